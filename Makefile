@@ -1,0 +1,45 @@
+# Thin by intent: every target is one script or one Python command.
+PY := .venv/bin/python
+BOOTSTRAP := python3 scripts/bootstrap.py
+
+.PHONY: help setup run test test-gpu lint format bench bench-numerics docs clean
+
+help:            ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+setup:           ## create .venv and install everything the project needs
+	@$(BOOTSTRAP) dev
+
+run: setup       ## the main job: embed a taxonomy, write a report
+	$(PY) -m beltrami tour
+
+test: setup      ## all tests
+	$(PY) -m pytest -n auto
+
+test-gpu: setup  ## the tests that need a CUDA device
+	$(PY) -m pytest -m gpu
+
+lint: setup      ## format, lint, types, architecture
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+format: setup    ## rewrite the sources in the house format
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench:           ## CPU timings beside geoopt, HypLL and Euclidean distance
+	@$(BOOTSTRAP) dev bench
+	$(PY) -m benchmarks.speed
+
+bench-numerics:  ## the full accuracy grid and docs/numerics.md
+	@$(BOOTSTRAP) dev bench
+	$(PY) -m benchmarks.numerics
+
+docs:            ## build the documentation into site/
+	@$(BOOTSTRAP) dev docs
+	$(PY) -m mkdocs build --strict
+
+clean:           ## remove what can be built again
+	rm -rf .venv site build dist runs

@@ -1,0 +1,136 @@
+"""All distances between two sets of Lorentz points, in O(n·m) memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from beltrami.geometry import radial
+from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.chord import curvature_derivative, dist_of_chord, root, squared_chord
+from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+
+# Elements of the (rows, m, d) blocks by which float64 inputs are worked through.
+_BLOCK_ELEMENTS = 1 << 21
+
+
+def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
+    """Distances between all pairs of rows, (..., n, d) and (..., m, d) to (..., n, m).
+
+    float32 (and half) inputs go through one float64 matrix product of directions,
+
+        sinh²(√c·d/2) = sinh²(√c(r_x − r_y)/2) + c·|x||y|·(1 − x̂·ŷ)/2,
+
+    whose rounding stays below the near-pairs bound of float32; a float32 product would lose half
+    of the digits near the diagonal. float64 inputs have no wider product to go through and use the
+    elementwise formula of `dist` in blocks of rows. Coincident rows get a distance of up to
+    2e-8·sinh(√c·r)/√c in float32, exactly 0 in float64, and no gradient either way. Memory: a few
+    n·m matrices, never n·m·d; only the inputs are kept for the backward pass.
+
+    Args:
+        x: (..., n, d). y: (..., m, d).
+        c: curvature −c, one for each set: a float, a tensor of shape (1,), or (..., 1, 1).
+    """
+    (x, y), c, _ = prepare(c, x=x, y=y)
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError(
+            f"x and y must hold rows of points, (..., n, d), got shapes {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    if isinstance(c, Tensor) and c.ndim > 1 and c.shape[-2] != 1:
+        raise ValueError(
+            f"pairwise_dist takes one curvature a set, so c must have shape (1,) or (..., 1, 1), "
+            f"got {tuple(c.shape)}"
+        )
+    if x.dtype == torch.float64:
+        return _elementwise(x, y, c)
+    out: Tensor = _PairwiseDist.apply(x, y, c)
+    return out
+
+
+def _elementwise(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
+    """`dist` of all pairs, a block of rows at a time; the backward recomputes each block."""
+    if isinstance(c, Tensor) and c.ndim > 1:
+        c = c.unsqueeze(-2)
+    n, columns = x.shape[-2], y.unsqueeze(-3)
+    rows = max(1, _BLOCK_ELEMENTS // max(1, y.shape[-2] * y.shape[-1]))
+    blocks = [
+        dist_of_chord(squared_chord(x[..., i : i + rows, None, :], columns, c), c).squeeze(-1)
+        for i in range(0, max(n, 1), rows)
+    ]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
+
+
+class _Gram(NamedTuple):
+    """Scalars of all pairs in float64: (…, n, 1), (…, 1, m) or (…, n, m)."""
+
+    n: Tensor
+    m: Tensor
+    tx: Tensor
+    ty: Tensor
+    u: Tensor  # directions of x, (…, n, d)
+    w: Tensor  # directions of y, (…, m, d)
+    shift: Tensor  # S of chord.py
+    chord: Tensor
+
+
+def _unit(x: Tensor) -> tuple[Tensor, Tensor]:
+    n = root((x * x).sum(-1, keepdim=True))
+    return n, x / torch.where(n > 0, n, 1.0)
+
+
+def _gram(x: Tensor, y: Tensor, c: Scalar) -> _Gram:
+    (n, u), (m, w) = _unit(x), _unit(y)
+    m = m.transpose(-1, -2)
+    tx, ty = torch.sqrt(1 + c * n * n), torch.sqrt(1 + c * m * m)
+    mixed = n * ty + m * tx
+    shift = (n - m) * (n + m) / torch.where(mixed > 0, mixed, 1.0)
+    s2 = shift * shift
+    # 1 − x̂·ŷ is not negative; in float64 its rounding is far below what float32 inputs resolve.
+    turn = (1 - u @ w.transpose(-1, -2)).clamp_(min=0)
+    chord = 2 * s2 / (1 + torch.sqrt(1 + c * s2)) + 2 * n * m * turn
+    return _Gram(n, m, tx, ty, u, w, shift, chord)
+
+
+class _PairwiseDist(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            wide = c.double() if isinstance(c, Tensor) else c
+            p = _gram(x.double(), y.double(), wide)
+            return dist_of_chord(p.chord, wide).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Scalar], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, y, c = load_with_scalar(ctx)
+        with torch.autocast(x.device.type, enabled=False):
+            wide = c.double() if isinstance(c, Tensor) else c
+            p = _gram(x.double(), y.double(), wide)
+            q = wide * p.chord / 4
+            length = root(p.chord)
+            far = length > 0
+            # ∂d/∂Q; 0 for coincident points.
+            slope = torch.where(far, 1 / (2 * torch.where(far, length, 1.0)), 0.0)
+            h = g.double() * slope / torch.sqrt(1 + q)
+            gx = gy = gc = None
+            if ctx.needs_input_grad[0]:
+                along = 2 * h * (p.shift / p.tx + p.m)
+                gx = along.sum(-1, keepdim=True) * p.u - (2 * h * p.m) @ p.w
+                gx = sum_to(gx, x).to(x.dtype)
+            if ctx.needs_input_grad[1]:
+                along = 2 * h * (p.n - p.shift / p.ty)
+                gy = along.sum(-2).unsqueeze(-1) * p.w - (2 * h * p.n).transpose(-1, -2) @ p.u
+                gy = sum_to(gy, y).to(y.dtype)
+            if ctx.needs_input_grad[2] and isinstance(c, Tensor):
+                by_chord = curvature_derivative(p.shift, p.n, p.m, p.tx, p.ty, wide)
+                by_scale = g.double() * length * radial.asinhc_sq_gain(q) / wide
+                gc = sum_to(h * by_chord + by_scale, c).to(c.dtype)
+        return gx, gy, gc

@@ -1,0 +1,122 @@
+r"""Radial maps `y = F(a·|x|²)·x`: the exponential and logarithmic maps at the origin of any model.
+
+One autograd Function serves them all. It saves nothing but its inputs, and its backward treats the
+direction of x and the plane across it apart: across, the map stretches by `F`; along, by the slope
+`d(F·|x|)/d|x|`, which for a contracting map is exponentially smaller and would drown in the
+rounding of the usual `F·g + 2aF'·(x·g)·x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from beltrami.geometry import radial
+from beltrami.geometry.checks import Scalar
+
+# Below this a·|x|², the slope has the size of F and the smooth formula is used: it has all higher
+# derivatives at 0, where the direction of x does not exist.
+_SMOOTH_BELOW = 1.0
+
+
+class _Profile(NamedTuple):
+    """F(q), F'(q) and the slope F + 2qF' of the map along x; `contracts` if the slope is < F."""
+
+    value: Callable[[Tensor], Tensor]
+    prime: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+    contracts: bool
+
+
+_PROFILES = {
+    "sinh": _Profile(radial.sinhc_sq, radial.sinhc_sq_prime, radial.cosh_sq, False),
+    "asinh": _Profile(
+        radial.asinhc_sq, radial.asinhc_sq_prime, lambda q: 1 / torch.sqrt(1 + q), True
+    ),
+    "tanh": _Profile(
+        radial.tanhc_sq, radial.tanhc_sq_prime, lambda q: radial.sech_sq(q.sqrt()), True
+    ),
+    "atanh": _Profile(radial.atanhc_sq, radial.atanhc_sq_prime, lambda q: 1 / (1 - q), False),
+}
+
+
+def radial_map(x: Tensor, a: Scalar, kind: str) -> Tensor:
+    """`F(a·|x|²)·x` with F(z²) = f(z)/z for f = sinh, asinh, tanh or atanh.
+
+    Args:
+        x: (..., d), float32 or float64.
+        a: positive scale, broadcasting against x[..., :1]; the curvature, or a quarter of it.
+        kind: "sinh", "asinh", "tanh" or "atanh".
+    """
+    out: Tensor = _RadialMap.apply(x, a, kind)
+    return out
+
+
+def sum_to(t: Tensor, like: Tensor) -> Tensor:
+    """Sum a gradient over the dimensions along which `like` was broadcast."""
+    if t.shape == like.shape:
+        return t
+    if like.ndim == 0:
+        return t.sum()
+    extra = t.ndim - like.ndim
+    dims = [*range(extra), *(i + extra for i, n in enumerate(like.shape) if n == 1)]
+    return t.sum(dims, keepdim=True).reshape(like.shape) if dims else t
+
+
+class _RadialMap(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, a: Scalar, kind: str) -> Tensor:
+        q = a * (x * x).sum(-1, keepdim=True)
+        return _PROFILES[kind].value(q) * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar, str], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs[:2])
+        ctx.kind = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        x, a = load_with_scalar(ctx)
+        return *_vjp(x, a, g, _PROFILES[ctx.kind], ctx.needs_input_grad[1]), None
+
+
+def _vjp(
+    x: Tensor, a: Scalar, g: Tensor, profile: _Profile, scale_grad: bool
+) -> tuple[Tensor, Tensor | None]:
+    n2 = (x * x).sum(-1, keepdim=True)
+    q = a * n2
+    value, prime = profile.value(q), profile.prime(q)
+    if profile.contracts:
+        smooth = q < _SMOOTH_BELOW
+        n = torch.where(smooth, 1.0, n2).sqrt()
+        u = x / n  # the unit vector along x; x itself where the smooth formula is used
+        s = (u * g).sum(-1, keepdim=True)
+        slope = profile.slope(torch.where(smooth, _SMOOTH_BELOW, q))
+        along = torch.where(smooth, 2 * a * prime * s, slope * s)
+        gx = value * (g - torch.where(smooth, 0.0, s) * u) + along * u
+        # q·F' = (slope − F)/2: F' alone underflows where q is huge.
+        by_scale = torch.where(smooth, prime * n2, (slope - value) / (2 * a)) * s * n
+    else:
+        s = (x * g).sum(-1, keepdim=True)
+        gx = value * g + (2 * a * prime * s) * x
+        by_scale = prime * n2 * s
+    return gx, sum_to(by_scale, a) if scale_grad and isinstance(a, Tensor) else None
+
+
+def save_with_scalar(ctx: Any, *inputs: Tensor | float) -> None:
+    """Save the inputs of a Function whose last one may be a Python number."""
+    *tensors, scalar = inputs
+    if isinstance(scalar, Tensor):
+        tensors.append(scalar)
+    ctx.scalar = None if isinstance(scalar, Tensor) else scalar
+    ctx.save_for_backward(*tensors)
+
+
+def load_with_scalar(ctx: Any) -> Any:
+    """What `save_with_scalar` saved, in the same order."""
+    return ctx.saved_tensors if ctx.scalar is None else (*ctx.saved_tensors, ctx.scalar)
