@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mpmath
+import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
@@ -14,10 +15,13 @@ from tests.accuracy.grid import (
     exp_type,
     far_pair,
     far_pair_and_tangent,
+    far_triple,
+    near_mean,
     near_opposite_pair,
     near_pair,
     near_pair_and_tangent,
     near_pairs,
+    near_triple,
     one_point,
     one_tangent,
     origin_pair,
@@ -27,9 +31,12 @@ from tests.accuracy.grid import (
     point_and_two_tangents,
     sideways_pair,
     unequal_pair,
+    well_conditioned,
 )
 
 FRACTION = 0.25
+STD = 0.5
+NEW_C = 0.5
 
 
 def _geodesic(x: Tensor, y: Tensor, c: Any) -> Tensor:
@@ -38,6 +45,44 @@ def _geodesic(x: Tensor, y: Tensor, c: Any) -> Tensor:
 
 def _mp_geodesic(x: mp.Vector, y: mp.Vector, c: Any) -> mp.Vector:
     return mp.geodesic(x, y, c, mpmath.mpf(FRACTION))
+
+
+WEIGHTS = (0.5, 2.0, 1.0)
+
+
+def _centroid(x: Tensor, y: Tensor, z: Tensor, c: Any) -> Tensor:
+    weights = torch.tensor(WEIGHTS, dtype=x.dtype)
+    return lorentz.centroid(torch.stack([x, y, z], dim=-2), weights, c)
+
+
+def _mp_centroid(x: mp.Vector, y: mp.Vector, z: mp.Vector, c: Any) -> mp.Vector:
+    return mp.centroid([x, y, z], WEIGHTS, c)
+
+
+def _frechet_pair(x: Tensor, y: Tensor, c: Any) -> Tensor:
+    """The Fréchet mean of two points is a point of their geodesic."""
+    weights = torch.tensor([1 - FRACTION, FRACTION], dtype=x.dtype)
+    return lorentz.frechet_mean(torch.stack([x, y], dim=-2), weights, c)
+
+
+def _pairwise(x: Tensor, y: Tensor, c: Any) -> Tensor:
+    return lorentz.pairwise_dist(x[:, None], y[:, None], c[:, None]).flatten()
+
+
+def _log_prob(x: Tensor, y: Tensor, c: Any) -> Tensor:
+    return lorentz.wrapped_normal_log_prob(x, y, STD, c)
+
+
+def _mp_log_prob(x: mp.Vector, y: mp.Vector, c: Any) -> Any:
+    return mp.wrapped_normal_log_prob(x, y, c, STD)
+
+
+def _change(x: Tensor, c: Any) -> Tensor:
+    return lorentz.change_curvature(x, c, NEW_C)
+
+
+def _mp_change(x: mp.Vector, c: Any) -> mp.Vector:
+    return mp.change_curvature(x, c, NEW_C)
 
 
 def _two_point(name: str) -> list[Case]:
@@ -83,5 +128,21 @@ CASES = [
     Case("midpoint near", lorentz.midpoint, mp.midpoint, near_pair, near_pairs),
     Case("boost", lorentz.boost, mp.boost, sideways_pair, exp_type),
     Case("boost to origin", lorentz.boost, mp.boost, near_opposite_pair, near_pairs),
+    Case("centroid far", _centroid, _mp_centroid, far_triple, well_conditioned, near_pairs),
+    Case("centroid near", _centroid, _mp_centroid, near_triple, near_pairs, near_mean),
+    Case(
+        "frechet_mean of two",
+        _frechet_pair,
+        _mp_geodesic,
+        far_pair,
+        near_pairs,
+        near_mean,
+        max_radius={torch.float32: 40.0, torch.float64: 20.0},
+        max_dim=64,
+    ),
+    Case("pairwise_dist far", _pairwise, mp.dist, far_pair),
+    Case("pairwise_dist near", _pairwise, mp.dist, near_pair, near_pairs),
+    Case("wrapped_normal_log_prob", _log_prob, _mp_log_prob, far_pair),
+    Case("change_curvature", _change, _mp_change, one_point),
     Case("riemannian_grad", lorentz.riemannian_grad, mp.riemannian_grad, point_and_covector),
 ]

@@ -24,6 +24,9 @@ CURVATURES = (0.01, 0.1, 1.0, 10.0)
 DIMS = (1, 2, 3, 64, 513)
 DTYPES = (torch.float32, torch.float64)
 
+# How far apart near pairs are, as a share of min(radius, 1).
+NEAR_STEP = 0.01
+
 # Gradients are compared along all axes up to this dimension, and along a few directions beyond.
 _ALL_AXES = 3
 
@@ -64,6 +67,11 @@ def exp_type(cell: Cell) -> float:
     return 16.0 * max(1.0, cell.radius)
 
 
+def near_mean(cell: Cell) -> float:
+    """Directions between points and their mean, which is rounded, NEAR_STEP of the radius apart."""
+    return near_pairs(cell) / NEAR_STEP
+
+
 @dataclass(frozen=True)
 class Case:
     """A function, its reference and its inputs.
@@ -87,10 +95,12 @@ class Case:
         default_factory=lambda: {torch.float32: 40.0, torch.float64: 40.0}
     )
     min_dim: int = 1
+    max_dim: int = max(DIMS)
 
     def cells(self, cells: Iterator[Cell]) -> Iterator[Cell]:
         for cell in cells:
-            if cell.radius <= self.max_radius[cell.dtype] and cell.dim >= self.min_dim:
+            fits = self.min_dim <= cell.dim <= self.max_dim
+            if fits and cell.radius <= self.max_radius[cell.dtype]:
                 yield cell
 
 
@@ -156,6 +166,16 @@ def sideways_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     return [x, across * (y.norm(dim=-1, keepdim=True) / across.norm(dim=-1, keepdim=True))]
 
 
+def far_triple(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
+    x, y = far_pair(cell, n, g)
+    return [x, y, points(cell, n, g, scale=0.5)]
+
+
+def near_triple(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
+    x, y = near_pair(cell, n, g)
+    return [x, y, (x + y) / 2]
+
+
 def near_opposite_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     """y close to −x: what a boost that takes x to the origin sees."""
     x, y = near_pair(cell, n, g)
@@ -175,7 +195,7 @@ def origin_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
 def near_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     """y one hundredth of min(radius, 1) away from x, in a random direction."""
     x = points(cell, n, g)
-    step = 0.01 * min(cell.radius, 1.0)
+    step = NEAR_STEP * min(cell.radius, 1.0)
     v = tangents(x, cell.c, step / math.sqrt(cell.c), g)
     return [x, math.cosh(step) * x + math.sinh(step) / step * v]
 
@@ -203,14 +223,19 @@ def point_and_step_across(cell: Cell, n: int, g: torch.Generator) -> list[Tensor
 
 
 def point_and_covector(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
-    return [points(cell, n, g), directions(n, cell.dim, g)]
+    """A covector at an acute angle to the point, so that their product does not cancel."""
+    x = points(cell, n, g)
+    u = directions(n, cell.dim, g)
+    side = torch.where((u * x).sum(-1, keepdim=True) < 0, -1.0, 1.0)
+    return [x, u + side * x / x.norm(dim=-1, keepdim=True)]
 
 
 def point_and_two_tangents(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     """Two tangent vectors at an acute angle, so that their product does not cancel."""
-    x = points(cell, n, g)
-    u = tangents(x, cell.c, 1.0, g)
-    return [x, u, u + tangents(x, cell.c, 0.3, g)]
+    x, u = point_and_tangent(cell, n, g)
+    v = tangents(x, cell.c, 0.3 * float(u.norm(dim=-1).min()), g)
+    r = x / x.norm(dim=-1, keepdim=True)
+    return [x, u, u + v - (v * r).sum(-1, keepdim=True) * r]
 
 
 def far_pair_and_tangent(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
@@ -247,9 +272,7 @@ def measure(case: Case, cell: Cell, samples: int = 2) -> Errors:
     out = case.function(*inputs, c)
     cotangent = torch.ones_like(out)
     if out.ndim == 2:
-        # Not at right angles to the result: a scalar product that cancels has no digits to compare.
-        unit = torch.nn.functional.normalize(out.detach().double(), dim=-1)
-        cotangent = (directions(samples, out.shape[1], g) + unit).to(cell.dtype)
+        cotangent = _cotangent(out, inputs[0], g).to(cell.dtype)
     grads = [None] * (len(inputs) + 1)
     if case.gradients:
         grads = torch.autograd.grad(out, [*inputs, c], cotangent, allow_unused=True)
@@ -274,6 +297,22 @@ def measure(case: Case, cell: Cell, samples: int = 2) -> Errors:
             floor = 0 if case.strict_c else floor / args[-1]
             worst[2] = max(worst[2], _relative(grads[-1][i, 0], truth, floor))
     return Errors(*worst)
+
+
+def _cotangent(out: Tensor, base: Tensor, g: torch.Generator) -> Tensor:
+    """Random, but far from parallel and from right angles to the base point and the result.
+
+    Where a scalar product with them cancels, or the part across them is a small rest, the gradient
+    has no digits to compare.
+    """
+    total = directions(out.shape[0], out.shape[1], g)
+    if base.shape == out.shape and out.shape[1] > 1:
+        r = torch.nn.functional.normalize(base.detach().double(), dim=-1)
+        across = total - (total * r).sum(-1, keepdim=True) * r
+        total = r + torch.nn.functional.normalize(across, dim=-1)
+    unit = torch.nn.functional.normalize(out.detach().double(), dim=-1)
+    side = torch.where((total * unit).sum(-1, keepdim=True) < 0, -0.5, 0.5)
+    return total + side * unit
 
 
 def _relative(value: Tensor, truth: Any, floor: Any = 0) -> float:

@@ -146,3 +146,22 @@ def boost(x: Vector, p: Vector, c: Any) -> Vector:
 
 def riemannian_grad(x: Vector, g: Vector, c: Any) -> Vector:
     return combine((1, g), (c * dot(x, g), x))
+
+
+def centroid(points: list[Vector], weights: Sequence[float], c: Any) -> Vector:
+    z = combine(*zip(weights, points, strict=True))
+    t = mpmath.fsum(w * time(x, c) for w, x in zip(weights, points, strict=True))
+    return combine((1 / mpmath.sqrt(c * (t * t - dot(z, z))), z))
+
+
+def change_curvature(x: Vector, c: Any, new_c: float) -> Vector:
+    return combine((mpmath.sqrt(c / mpmath.mpf(new_c)), x))
+
+
+def wrapped_normal_log_prob(x: Vector, mean: Vector, c: Any, std: float) -> Any:
+    d, r = len(x), dist(x, mean, c)
+    z = mpmath.sqrt(c) * r
+    normal = -(r * r) / (2 * mpmath.mpf(std) ** 2) - d * mpmath.log(
+        mpmath.mpf(std) * mpmath.sqrt(2 * mpmath.pi)
+    )
+    return normal - (d - 1) * mpmath.log(ratio(mpmath.sinh, z))

@@ -141,15 +141,19 @@ def sech_sq(z: Tensor) -> Tensor:
 def atanhc_sq(q: Tensor) -> Tensor:
     """atanh(√q)/√q for 0 ≤ q < 1, with all derivatives, also at 0."""
     small, near, far = _branches(q, _ATANH_LIMIT)
-    z = far.sqrt()
-    return torch.where(small, _series(near, _ATANHC), torch.atanh(z) / z)
+    return torch.where(small, _series(near, _ATANHC), _atanh_ratio(far))
+
+
+def _atanh_ratio(q: Tensor) -> Tensor:
+    """atanh(√q)/√q away from 0. Through 1 − q, which is exact, and not 1 − √q, which is rounded."""
+    z = q.sqrt()
+    return torch.log((1 + z) ** 2 / (1 - q)) / (2 * z)
 
 
 def atanhc_sq_prime(q: Tensor) -> Tensor:
     """The derivative of `atanhc_sq`: (1/(1−q) − atanh(√q)/√q)/(2q), 1/3 at 0."""
     small, near, far = _branches(q, _ATANH_LIMIT)
-    z = far.sqrt()
-    closed = (1 / ((1 - z) * (1 + z)) - torch.atanh(z) / z) / (2 * far)
+    closed = (1 / (1 - far) - _atanh_ratio(far)) / (2 * far)
     return torch.where(small, _series(near, _ATANHC_PRIME), closed)
 
 

@@ -40,16 +40,30 @@ _PROFILES = {
         radial.tanhc_sq, radial.tanhc_sq_prime, lambda q: radial.sech_sq(q.sqrt()), True
     ),
     "atanh": _Profile(radial.atanhc_sq, radial.atanhc_sq_prime, lambda q: 1 / (1 - q), False),
+    # Conversions between models: tanh(asinh(z)/2) and tanh(asinh z), in T = √(1 + z²).
+    "lorentz_to_poincare": _Profile(
+        lambda q: 1 / (1 + torch.sqrt(1 + q)),
+        lambda q: -1 / (2 * torch.sqrt(1 + q) * (1 + torch.sqrt(1 + q)) ** 2),
+        lambda q: 1 / (torch.sqrt(1 + q) * (1 + torch.sqrt(1 + q))),
+        True,
+    ),
+    "lorentz_to_klein": _Profile(
+        lambda q: 1 / torch.sqrt(1 + q),
+        lambda q: -1 / (2 * (1 + q) * torch.sqrt(1 + q)),
+        lambda q: 1 / ((1 + q) * torch.sqrt(1 + q)),
+        True,
+    ),
 }
 
 
 def radial_map(x: Tensor, a: Scalar, kind: str) -> Tensor:
-    """`F(a·|x|²)·x` with F(z²) = f(z)/z for f = sinh, asinh, tanh or atanh.
+    """`F(a·|x|²)·x` with F(z²) = f(z)/z for the odd function f named by `kind`.
 
     Args:
         x: (..., d), float32 or float64.
         a: positive scale, broadcasting against x[..., :1]; the curvature, or a quarter of it.
-        kind: "sinh", "asinh", "tanh" or "atanh".
+        kind: "sinh", "asinh", "tanh", "atanh", or a conversion, "lorentz_to_poincare" or
+            "lorentz_to_klein".
     """
     out: Tensor = _RadialMap.apply(x, a, kind)
     return out

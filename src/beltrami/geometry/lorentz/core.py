@@ -126,8 +126,8 @@ def log(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
     """Logarithmic map: the tangent vector at x whose exponential is y, 0 at y = x.
 
     `(d/sinh d)(y − cosh d·x)` with d the scaled distance, written as `a·(y − x) − b·x` with
-    positive a and b. Error relative to the vector's coordinates: well conditioned for far pairs, near-pairs
-    bound else.
+    positive a and b. Error relative to the vector's coordinates: well conditioned for far pairs,
+    near-pairs bound else.
     """
     (x, y), c, dtype = prepare(c, x=x, y=y)
     a, b = log_coefficients(half_sinh_sq(x, y, c))

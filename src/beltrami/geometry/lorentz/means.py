@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, prepare
 from beltrami.geometry.chord import dot, root
-from beltrami.geometry.lorentz.core import boost, exp0, log0
+from beltrami.geometry.lorentz.core import boost, exp0, log, transport_to0
+from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+
+
+# Longest step of the Fréchet mean's iteration, in scaled distance.
+_LONGEST_STEP = 5.0
 
 
 def _as_weights(weights: Tensor | None, x: Tensor) -> Tensor:
@@ -50,23 +57,79 @@ def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tenso
         weights: (..., n), not negative and not all 0; equal if None. Their scale does not matter.
         c: curvature −c, broadcasting against the result's [..., :1].
 
-    Returns: (..., d).
+    Returns: (..., d). Well conditioned; gradients up to the near-pairs bound, over the spread of
+    the points where they are close together.
     """
     (x,), c, dtype = prepare(c, x=x)
     w = _as_weights(weights, x)
     c = _curvature_of_set(c)
+    out: Tensor = _Centroid.apply(x, w, c)
+    return out.squeeze(-2).to(dtype)
+
+
+class _Sums(NamedTuple):
+    """What the centroid is made of: (..., n, 1) for each point or (..., 1, ·) for the set."""
+
+    n: Tensor  # |xᵢ|
+    t: Tensor  # time of xᵢ
+    unit: Tensor  # xᵢ/|xᵢ|, (..., n, d)
+    gap: Tensor  # xᵢ/|xᵢ| − z/|z|, (..., n, d)
+    turn: Tensor  # 1 − the cosine between xᵢ and z
+    z: Tensor  # Σ w·x, (..., 1, d)
+    length: Tensor  # |z|
+    total: Tensor  # Σ w·t
+    light: Tensor  # Σ w·t − |z|
+
+
+def _sums(x: Tensor, w: Tensor, c: Scalar) -> _Sums:
     n = root(dot(x, x))
     t = torch.sqrt(1 / c + n * n)
     z = (w * x).sum(-2, keepdim=True)
     length = root(dot(z, z))
     there = length > 0
-    direction = z / torch.where(there, length, 1.0)
-    gap = x / torch.where(n > 0, n, 1.0) - direction
+    unit = x / torch.where(n > 0, n, 1.0)
+    gap = unit - z / torch.where(there, length, 1.0)
     # |x̂ − ẑ|²/2 stands for 1 − x̂·ẑ, which is 1 where there is no ẑ.
     turn = torch.where(there, dot(gap, gap) / 2, 1.0)
-    lightlike = (w * (1 / (c * (t + n)) + n * turn)).sum(-2, keepdim=True)
-    size = root(c * lightlike) * root((w * t).sum(-2, keepdim=True) + length)
-    return (z / size).squeeze(-2).to(dtype)
+    light = (w * (1 / (c * (t + n)) + n * turn)).sum(-2, keepdim=True)
+    return _Sums(n, t, unit, gap, turn, z, length, (w * t).sum(-2, keepdim=True), light)
+
+
+class _Centroid(torch.autograd.Function):
+    """x (..., n, d), w (..., n, 1) to (..., 1, d). Saves its inputs only."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, c: Scalar) -> Tensor:
+        p = _sums(x, w, c)
+        return p.z / (root(c * p.light) * root(p.total + p.length))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, w, c = load_with_scalar(ctx)
+        p = _sums(x, w, c)
+        size = p.total + p.length
+        scale = 1 / (root(c * p.light) * root(size))  # out = scale·z
+        share = dot(g, p.z) * scale / p.light / size  # with N² = light·size
+        gx = gw = gc = None
+        if ctx.needs_input_grad[0]:
+            # ½∂N²/∂xᵢ = wᵢ(total·xᵢ/tᵢ − z); far out along and across xᵢ, where this cancels.
+            along = p.light - p.total / (c * p.t * (p.t + p.n))
+            far = along * p.unit + p.length * p.gap
+            slope = torch.where(c * p.n * p.n < 1, p.total / p.t * x - p.z, far)
+            gx = sum_to(w * (scale * g - share * slope), x)
+        if ctx.needs_input_grad[1]:
+            product = p.light * p.t + p.length * (1 / (c * (p.t + p.n)) + p.n * p.turn)
+            gw = sum_to(scale * dot(g, x) - share * product, w)
+        if ctx.needs_input_grad[2] and isinstance(c, Tensor):
+            spread = p.total * (w / p.t).sum(-2, keepdim=True) / (c * p.light * size)
+            gc = sum_to(dot(g, p.z) * scale * (spread - 1) / (2 * c), c)
+        return gx, gw, gc
 
 
 def frechet_mean(
@@ -82,30 +145,34 @@ def frechet_mean(
     Newton's method from the centroid, in the tangent space at the current point carried to the
     origin; the minimum is unique. Differentiable in x, weights and c by the implicit function
     theorem: the gradient is that of the exact solution, and its cost does not grow with the number
-    of iterations. Reads one number back from the device at each step.
+    of iterations. Works in float64 inside and reads one number back from the device at each step.
 
     Args:
         x: points, (..., n, d).
         weights: (..., n), not negative and not all 0; equal if None.
         c: curvature −c, broadcasting against the result's [..., :1].
         max_iter: Newton steps at most; a handful is usual.
-        tol: stop when no step is longer than this in scaled distance; default 8 eps.
+        tol: stop when no step is longer than this in scaled distance; default eps of the dtype.
 
-    Returns: (..., d).
+    Returns: (..., d). Near-pairs bound; 100 times it for gradients in float64, which has no wider
+    type to work in.
     """
     (x,), c, dtype = prepare(c, x=x)
+    limit = torch.finfo(x.dtype).eps if tol is None else tol
+    # Directions at a mean far out are lost in float32 (eps·cosh of its radius): iterate in float64.
+    x = x.double()
+    c = c.double() if isinstance(c, Tensor) else c
     w = _as_weights(weights, x)
     w = w / w.sum(-2, keepdim=True)
-    c = _curvature_of_set(c)
-    limit = 8 * torch.finfo(x.dtype).eps if tol is None else tol
     with torch.no_grad():
-        m = centroid(x, w.squeeze(-1), c.squeeze(-2) if isinstance(c, Tensor) and c.ndim > 1 else c)
-        m = m.unsqueeze(-2)  # (..., 1, d)
+        m = centroid(x, w.squeeze(-1), c).unsqueeze(-2)  # (..., 1, d)
+    c = _curvature_of_set(c)
+    with torch.no_grad():
         for _ in range(max_iter):
             step = _newton_step(x, w, m, c)
-            # Newton's model is good within the unit ball; beyond it, go there and look again.
+            # Far from the points Newton's model may overshoot: go part of the way and look again.
             length = root(c * dot(step, step))
-            m = boost(exp0(step / torch.clamp(length, min=1.0), c), m, c)
+            m = boost(exp0(step / torch.clamp(length / _LONGEST_STEP, min=1.0), c), m, c)
             if length.numel() == 0 or float(length.max()) <= limit:
                 break
     # One more step on the autograd tape, from a fixed m: its derivative is the implicit one.
@@ -115,7 +182,7 @@ def frechet_mean(
 
 def _newton_step(x: Tensor, w: Tensor, m: Tensor, c: Scalar) -> Tensor:
     """H⁻¹·Σ w·log_m(x), carried to the origin, (..., 1, d); H is taken as a constant."""
-    v = log0(boost(x, -m, c), c)  # (..., n, d)
+    v = transport_to0(m, log(m, x, c), c)  # (..., n, d)
     mean = (w * v).sum(-2, keepdim=True)
     with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
         # The Hessian of d²/2 is 1 along the geodesic and φ = z·coth z across it.

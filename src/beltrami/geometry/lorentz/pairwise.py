@@ -26,7 +26,7 @@ def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
     whose rounding stays below the near-pairs bound of float32; a float32 product would lose half
     of the digits near the diagonal. float64 inputs have no wider product to go through and use the
     elementwise formula of `dist` in blocks of rows. Coincident rows get a distance of up to
-    2e-8·sinh(√c·r)/√c in float32, exactly 0 in float64, and no gradient either way. Memory: a few
+    4e-8·sinh(√c·r)/√c in float32, exactly 0 in float64, and no gradient either way. Memory: a few
     n·m matrices, never n·m·d; only the inputs are kept for the backward pass.
 
     Args:
@@ -116,10 +116,11 @@ class _PairwiseDist(torch.autograd.Function):
             p = _gram(x.double(), y.double(), wide)
             q = wide * p.chord / 4
             length = root(p.chord)
-            far = length > 0
-            # ∂d/∂Q; 0 for coincident points.
-            slope = torch.where(far, 1 / (2 * torch.where(far, length, 1.0)), 0.0)
-            h = g.double() * slope / torch.sqrt(1 + q)
+            # ∂d/∂Q = 1/(2√Q√(1+q)), with the rounding of `turn` as a floor under √Q: without it the
+            # gradient of coincident points is 0/0, and that of unresolved ones grows at will.
+            floor = 2 * p.n * p.m * torch.finfo(torch.float64).eps
+            length_up = torch.sqrt(p.chord + torch.where(floor > 0, floor, 1.0))
+            h = g.double() / (2 * torch.where(floor > 0, length_up, length) * torch.sqrt(1 + q))
             gx = gy = gc = None
             if ctx.needs_input_grad[0]:
                 along = 2 * h * (p.shift / p.tx + p.m)

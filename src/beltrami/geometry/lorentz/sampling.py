@@ -11,7 +11,7 @@ from torch import Tensor
 from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, check_curvature, prepare
 from beltrami.geometry.chord import dot
-from beltrami.geometry.lorentz.core import boost, exp0, log0
+from beltrami.geometry.lorentz.core import boost, dist_sq, exp0, log, transport_to0
 
 # Cells of the table by which `uniform_ball` inverts its distribution function.
 _CELLS = 4096
@@ -55,18 +55,20 @@ def wrapped_normal_log_prob(
 ) -> Tensor:
     """Log-density of `wrapped_normal` at x with respect to the hyperbolic volume.
 
-    `log N(v; 0, std²) − (d−1)·log(sinh(√c|v|)/(√c|v|))` with v = log0(boost(x, −mean)): the second
-    term is the stretch of volume by the exponential map.
+    `log N(v; 0, std²) − (d−1)·log(sinh(√c|v|)/(√c|v|))` with v = log(mean, x) carried to the
+    origin: the second term is the stretch of volume by the exponential map.
     """
     (x, mean), c, _ = prepare(c, x=x, mean=mean)
     std = _check_std(std, mean)
-    v = log0(boost(x, -mean, c), c)
     d = x.shape[-1]
-    scale = std if isinstance(std, Tensor) else torch.full_like(mean, std)
-    scaled = v / scale
-    log_scale = scale.log().expand(v.shape).sum(-1, keepdim=True)
-    normal = -dot(scaled, scaled) / 2 - log_scale - d / 2 * math.log(2 * math.pi)
-    out = normal - (d - 1) * radial.log_sinhc_sq(c * dot(v, v))
+    r2 = dist_sq(x, mean, c, keepdim=True)
+    if isinstance(std, Tensor):
+        scaled = transport_to0(mean, log(mean, x, c), c) / std
+        log_std = std.log().expand(scaled.shape).sum(-1, keepdim=True)
+        normal = -dot(scaled, scaled) / 2 - log_std
+    else:
+        normal = -r2 / (2 * std**2) - d * math.log(std)
+    out = normal - d / 2 * math.log(2 * math.pi) - (d - 1) * radial.log_sinhc_sq(c * r2)
     return out if keepdim else out.squeeze(-1)
 
 

@@ -1,0 +1,76 @@
+"""The package as a whole: what it exports, what importing it costs, what its source may not do."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import beltrami
+
+ROOT = Path(beltrami.__file__).parent
+
+# Clamps that are not an eps in a value path. Anything else needs a formula that cannot leave its
+# domain (see the numerics contract in CONTRIBUTING.md).
+ALLOWED_CLAMPS = {
+    ("geometry/lorentz/means.py", "torch.clamp(length / _LONGEST_STEP, min=1.0)"): "length of a Newton step",
+    ("geometry/lorentz/pairwise.py", ".clamp_(min=0)"): "rounding of 1 − cosine in float64",
+    ("geometry/lorentz/sampling.py", ".clamp(max=_CELLS - 1)"): "index into a table",
+    ("geometry/lorentz/sampling.py", ".clamp(min=0)"): "rounding below 0 of a discriminant",
+}
+
+
+def test_version_and_types() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", beltrami.__version__)
+    assert (ROOT / "py.typed").exists()
+
+
+def test_import_is_light() -> None:
+    """Beyond torch, `import beltrami` loads beltrami and the standard library."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import beltrami;"
+        "new = {m.split('.')[0] for m in set(sys.modules) - before};"
+        "print(*sorted(new - set(sys.stdlib_module_names) - {'torch'}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["beltrami"]
+
+
+def _sources() -> list[Path]:
+    return [p for folder in ("geometry", "kernels") for p in (ROOT / folder).rglob("*.py")]
+
+
+def test_no_clamps_or_nan_to_num_hide_numerical_trouble() -> None:
+    found = []
+    for path in _sources():
+        name = path.relative_to(ROOT).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = line.split("#")[0]
+            hides = "nan_to_num" in code or re.search(r"\bclamp(_min|_max)?_?\(", code)
+            if hides and not any(name == f and text in code for f, text in ALLOWED_CLAMPS):
+                found.append(f"{name}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
+
+
+def test_allowed_clamps_are_still_there() -> None:
+    for name, text in ALLOWED_CLAMPS:
+        assert text in (ROOT / name).read_text(), f"{name} no longer has {text}: drop the entry"
+
+
+def test_no_unsafe_loading() -> None:
+    """No pickle, eval or yaml.load; torch.load only with weights_only=True."""
+    bad = []
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] + [getattr(node, "module", None) or ""]
+                bad += [f"{path.name}: import {n}" for n in names if n.split(".")[0] == "pickle"]
+            if isinstance(node, ast.Call):
+                text = ast.unparse(node.func)
+                safe = any(k.arg == "weights_only" for k in node.keywords)
+                if text in ("eval", "exec", "yaml.load") or (text == "torch.load" and not safe):
+                    bad.append(f"{path.name}: {ast.unparse(node)}")
+    assert not bad, "\n".join(bad)
