@@ -38,7 +38,7 @@ def installed(stamp: Path, wanted: str, extras: set[str]) -> set[str]:
 
 
 def main(extras: set[str]) -> None:
-    if sys.version_info < (3, 11):  # noqa: UP036: this script runs on whatever python3 is
+    if sys.version_info < (3, 11):
         sys.exit(f"beltrami needs Python 3.11 or later, this is {sys.version.split()[0]}")
     stamp, wanted = VENV / ".beltrami-stamp", fingerprint()
     have = installed(stamp, wanted, extras)

@@ -1,0 +1,23 @@
+"""Shared by all tests: one thread a worker, seeds, and the reason GPU tests are skipped."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+# Tests run side by side, one worker a core; threads inside them would only get in the way.
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device: run `make test-gpu` on a machine with one")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)

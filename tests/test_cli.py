@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import beltrami
+from beltrami.cli import main
+from beltrami.recipes.tour import Tour
+
+TINY = "b,a\nc,a\nd,b\ne,b\nf,c\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    file = tmp_path / "tree.csv"
+    file.write_text(TINY)
+    return file
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """The command in a process of its own that takes Ctrl-C even if ours ignores it."""
+
+    def accept_interrupts() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "beltrami", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        preexec_fn=accept_interrupts,
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"beltrami {beltrami.__version__}\n"
+
+
+def test_help_explains_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for word in ("tour", "info", "--version", "Exit codes", "130", "bad input"):
+        assert word in text
+
+
+def test_help_explains_every_option_of_a_tour(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tour", "--help"]) == 0
+    text = capsys.readouterr().out
+    for name in ("edges", "seeds", "steps", "curvature", "out", "fresh", "json"):
+        assert f"--{name}" in text
+    for explanation in ("Your own tree", "Optimisation steps", "sectional curvature"):
+        assert explanation in text
+
+
+def test_no_command_shows_the_help_as_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Exit codes" in capsys.readouterr().out
+
+
+def test_info_has_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["beltrami"] == beltrami.__version__
+    assert facts["devices"][0] == "cpu"
+    assert main(["info"]) == 0
+    assert facts["torch"] in capsys.readouterr().out
+
+
+def test_tour_prints_a_table_and_where_the_files_are(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a [bold] folder"  # no markup, whatever it looks like
+    code = main(["tour", "--edges", str(tree), "--seeds", "2", "--steps", "5", "--out", str(out)])
+    printed = capsys.readouterr()
+    assert code == 0
+    for word in ("Hyperbolic", "Euclidean", "Difference", "±", f"Report: {out / 'report.html'}"):
+        assert word in printed.out
+    assert "seed 1" in printed.err
+
+
+def test_json_is_all_there_is_on_stdout(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["tour", "--edges", str(tree), "--seeds", "1", "--steps", "5"]
+    assert main([*arguments, "--out", str(tmp_path / "o"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    files = result.pop("files")
+    assert json.loads(Path(files["metrics"]).read_text()) == result
+    assert Path(files["report"]).read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tour", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["tour", "--seeds", "many"], "many"),
+        (["tour", "--steps", "-1"], "--steps must be at least 1, got -1"),
+        (["tour", "--curvature", "0"], "got 0"),
+        (["tour", "--curvature", "nan"], "got nan"),
+        (["tour", "--edges", "nowhere.tsv"], "nowhere.tsv: No such file"),
+        (["tour", "--out", __file__], "is a file; give a folder"),
+        (["tour", "--out", "/dev/null/x"], "a part of this path is a file"),
+        (["tour", "--sedes", "3"], "--sedes"),
+        (["tuor"], "tuor"),
+    ],
+)
+def test_bad_input_is_named_without_a_traceback(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in " ".join(printed.err.split())
+    assert "Traceback" not in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_edges_name_their_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text("b,a\nc,a\nb,c\n")
+    assert main(["tour", "--edges", str(file), "--out", str(tmp_path / "o")]) == 2
+    assert "bad.csv, line 3: 'b' has a second parent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "shown"),
+    [
+        (RuntimeError("unforeseen"), 1, "Please report it"),
+        (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (KeyboardInterrupt(), 130, "Continue with: beltrami tour"),
+    ],
+)
+def test_exit_codes_of_failures(
+    failure: BaseException,
+    code: int,
+    shown: str,
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(self: Tour, observer: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(Tour, "run", fail)
+    assert main(["tour", "--edges", str(tree), "--out", str(tmp_path / "o"), "--json"]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert shown in printed.err
+    assert ("Traceback" in printed.err) == isinstance(failure, RuntimeError)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a POSIX signal here")
+def test_interrupt_keeps_finished_runs_and_resumes(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    # The first runs are short enough to finish soon, all of them long enough to be interrupted.
+    process = start("tour", "--steps", "60", "--seeds", "500", "--out", str(out))
+    deadline = time.monotonic() + 60
+    while len(list(out.glob("runs-*/*.json"))) < 2:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert printed == ""
+    finished = len(list(out.glob("runs-*/*.json")))
+    assert finished >= 2
+    assert f"{finished} finished runs are kept in {out}" in errors
+    assert f"Continue with: beltrami tour --seeds 500 --steps 60 --out {out}" in errors
+    assert "Traceback" not in errors
+    assert not list(out.rglob("*.tmp"))
+
+    again = start("tour", "--steps", "60", "--seeds", "1", "--out", str(out), "--json")
+    printed, errors = again.communicate(timeout=60)
+    assert again.returncode == 0, errors
+    assert errors.count("found finished") == min(finished, 6)
+    assert json.loads(printed)["settings"]["steps"] == 60
+
+
+def test_importing_the_command_line_loads_no_recipe() -> None:
+    code = (
+        "import sys, beltrami.cli; "
+        "print([m for m in ('tyro', 'rich', 'safetensors', 'beltrami.recipes.tour') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
