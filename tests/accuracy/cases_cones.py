@@ -26,6 +26,7 @@ from tests.accuracy.grid import (
 _BALL = {torch.float32: 15.0, torch.float64: 35.0}
 # On a line the angle is 0 or π, and its derivative 0: a law test.
 _PLANE = 2
+_CORNER = 0.01
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -48,6 +49,13 @@ def unequal_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     return [x, y * (math.sinh(0.1 * cell.radius) / math.sinh(0.8 * cell.radius))]
 
 
+def nearly_opposite_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
+    """Directions `_CORNER` short of opposite."""
+    x, y = sideways_pair(cell, n, g)
+    u, v = x / x.norm(dim=-1, keepdim=True), y / y.norm(dim=-1, keepdim=True)
+    return [x, y.norm(dim=-1, keepdim=True) * (_CORNER * v - u)]
+
+
 def inward_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     """The same two points with the apex near the origin."""
     x, y = unequal_pair(cell, n, g)
@@ -64,8 +72,17 @@ def ball_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
 
 
 def three_vectors(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
-    """An apex, a child and a root, all of the cell's scale."""
-    return [directions(n, cell.dim, g) * cell.radius for _ in range(3)]
+    """An apex, a child and a root, all of the cell's scale, with an exterior angle of 60°."""
+    root, u, v = (directions(n, cell.dim, g) for _ in range(3))
+    v = v - (v * u).sum(-1, keepdim=True) * u
+    v = v / v.norm(dim=-1, keepdim=True)
+    step = math.cos(math.pi / 3) * u + math.sin(math.pi / 3) * v
+    return [cell.radius * t for t in (root + u, root + u + step, root)]
+
+
+def at_corner(cell: Cell) -> float:
+    """The direction across the axis, of which only `_CORNER` is left, is rounded to eps."""
+    return 16.0 / _CORNER
 
 
 # --- references -----------------------------------------------------------------------------------
@@ -119,8 +136,8 @@ def _angle(name: str, inputs: Any, **options: Any) -> Case:
 
 CASES = [
     Case("half_aperture", cones.half_aperture, _half_aperture, one_point, strict_c=True),
-    # gradients at nearly opposite points have no digits in a random direction
-    _angle("far", far_pair, gradients=False),
+    _angle("far", far_pair),
+    _angle("nearly opposite", nearly_opposite_pair, gradient_bound=at_corner),
     _angle("sideways", sideways_pair),
     _angle("unequal", unequal_pair),
     _angle("from within", inward_pair),

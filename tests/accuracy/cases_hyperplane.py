@@ -113,9 +113,13 @@ def at_plane(cell: Cell) -> float:
     return near_pairs(cell) / _NEAR
 
 
-def random_cotangent(bound: Bound) -> Bound:
-    """A random cotangent nearly annihilates some gradients; errors are relative to what is left."""
-    return lambda cell: 128 * bound(cell)
+def cotangent(bound: Bound) -> Bound:
+    """For gradients of point maps: a random cotangent leaves some small and ill conditioned.
+
+    Measured: about 1 in 50 exceeds the plain bound, by 34 at most; there, rounding the inputs moves
+    the exact gradient as much (errors up to 3 times that; once, on a horosphere, 19 times).
+    """
+    return lambda cell: 64 * bound(cell)
 
 
 # --- references -----------------------------------------------------------------------------------
@@ -228,7 +232,7 @@ def _point_cases(name: str, function: Any, reference: Any) -> list[Case]:
             reference,
             plane_behind,
             exp_type,
-            random_cotangent(exp_type),
+            cotangent(exp_type),
             max_radius=_BEHIND,
             min_dim=2,
         ),
@@ -238,7 +242,7 @@ def _point_cases(name: str, function: Any, reference: Any) -> list[Case]:
             reference,
             plane_near,
             near_pairs,
-            random_cotangent(near_pairs),
+            cotangent(near_pairs),
             max_radius=_BESIDE,
             min_dim=2,
         ),
@@ -259,7 +263,7 @@ CASES = [
         _horosphere,
         ideal_and_level,
         exp_type,
-        random_cotangent(exp_type),
+        cotangent(exp_type),
         min_dim=2,
     ),
     Case(
@@ -292,7 +296,7 @@ CASES = [
         _geodesic_foot,
         segment,
         near_pairs,
-        random_cotangent(near_pairs),
+        cotangent(near_pairs),
         min_dim=2,
     ),
     Case(

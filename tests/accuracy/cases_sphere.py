@@ -59,8 +59,11 @@ def _point_and_tangent(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     return [x, _tangent(x, cell.radius * cell.c**-0.5, cell.c, g)]
 
 
-def _point_and_vector(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
-    return [_pair(cell, n, g)[0], directions(n, cell.dim, g)]
+def _point_and_slanted(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
+    """A vector in equal parts along and across x: neither part is a small rest of the other."""
+    x, v = _point_and_tangent(cell, n, g)
+    v = v / v.norm(dim=-1, keepdim=True)
+    return [x, v + x / x.norm(dim=-1, keepdim=True)]
 
 
 def _near_pole(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
@@ -154,5 +157,5 @@ CASES = [
     _case("sphere.transport", sphere.transport, _mp_transport, _pair_and_tangent),
     _case("sphere.project", sphere.project, _mp_project, _pole_tangent),
     _case("sphere.midpoint", sphere.midpoint, _mp_midpoint, _pair),
-    _case("sphere.riemannian_grad", sphere.riemannian_grad, _mp_across, _point_and_vector),
+    _case("sphere.riemannian_grad", sphere.riemannian_grad, _mp_across, _point_and_slanted),
 ]

@@ -10,6 +10,8 @@ Conventions shared by all functions: `c` is a positive float or a tensor that br
 `keepdim=True`. Half-precision inputs are computed in float32; points and tangent vectors come back
 in the input's dtype, scalars in float32. `T(x) = √(1 + c|x|²)` below is time in units of 1/√c.
 
+Domain: √c·radius below 44 in float32 and 355 in float64, where |x|² still fits the dtype.
+
 Error bounds are relative, in units of the dtype's eps, for √c·radius up to 40, as measured in
 `docs/numerics.md`: *well conditioned* is 16 eps, *near pairs* is 16 eps·cosh(√c·radius), which is
 what rounding the coordinates of two close points far out costs any formula.

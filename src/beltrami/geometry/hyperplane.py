@@ -1,0 +1,590 @@
+r"""Geodesic hyperplanes, horospheres and projections, for Lorentz and Poincaré points.
+
+Everything here is told in the frame of a direction ẑ = z/|z|. A point x of the Lorentz model has
+the coordinate `u = ẑ·x` along it and the rest `x⊥ = x − u·ẑ` across it, and with
+
+    μ = √(1 + c·|x⊥|²),   η = asinh(√c·u/μ)/√c     (so √c·u = μ·sinh √cη,  √c·t = μ·cosh √cη)
+
+moving the origin by `a` along ẑ only replaces η by η − a. The textbook forms, differences of
+products like `cosh(√c a)(ẑ·x) − sinh(√c a)·t`, lose every digit a few units out; in these
+coordinates each quantity is one product of accurate factors:
+
+| quantity                                   | form                                     |
+|--------------------------------------------|------------------------------------------|
+| α: sinh(√c·signed distance to hyperplane)/√c | μ·sinh(√c(η − a))/√c                   |
+| β: time in the frame of the hyperplane     | μ·cosh(√c(η − a))                        |
+| mirror image y of x                        | y⊥ = x⊥, η_y = 2a − η                    |
+| foot y of x on the hyperplane              | y⊥ = x⊥/√(1 + c·α²), η = a               |
+| light-cone coordinate √c(t − u)            | μ·e^{−√cη}; its log is √c·Busemann       |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from beltrami.geometry import lorentz, poincare, radial
+from beltrami.geometry.ball import gap
+from beltrami.geometry.checks import Scalar, check_curvature, debugging, prepare
+from beltrami.geometry.chord import dot, half_sinh_sq, root
+from beltrami.geometry.poincare import _check_inside as check_inside
+from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+
+# --- hyperplanes of the Lorentz model -------------------------------------------------------------
+
+
+def signed_dist(
+    x: Tensor, z: Tensor, a: Scalar = 0.0, c: Scalar = 1.0, *, keepdim: bool = False
+) -> Tensor:
+    r"""Signed distance to the geodesic hyperplane with normal z at distance a from the origin.
+
+    `asinh(√c·α)/√c` with `α = cosh(√c a)(ẑ·x) − sinh(√c a)·t(x)`; positive on the side z points to.
+    Tends to `ẑ·x − a` as c → 0. Only the direction of z counts; z = 0 has none and gets gradient 0.
+
+    Args:
+        x: points, (..., d).
+        z: normals, (..., d).
+        a: signed distance of the hyperplane from the origin; a number or (..., 1).
+        c: curvature −c.
+
+    Returns:
+        (...), or (..., 1) with keepdim. Absolute error a few eps·max(1, √c|a|)/√c and relative
+        error a few eps away from the hyperplane, given the rounded inputs; gradients likewise.
+    """
+    (x, z), a, c, _ = _prepare_plane(x, z, a, c)
+    alpha, _ = _frame(x, z, a, c)
+    out = _asinh(alpha, c)
+    return out if keepdim else out.squeeze(-1)
+
+
+def logit(
+    x: Tensor, z: Tensor, a: Scalar = 0.0, c: Scalar = 1.0, *, keepdim: bool = False
+) -> Tensor:
+    """`|z|·signed_dist(x, z, a)`: the score of one class in Lorentz multinomial regression.
+
+    Tends to the affine score `z·x − a|z|` as c → 0. The score is 0 at z = 0, where it has a corner
+    and its gradient with respect to z is taken as 0: do not initialise normals with zeros.
+
+    Args and accuracy as in `signed_dist`.
+    """
+    (x, z), a, c, _ = _prepare_plane(x, z, a, c)
+    alpha, _ = _frame(x, z, a, c)
+    out = root(dot(z, z)) * _asinh(alpha, c)
+    return out if keepdim else out.squeeze(-1)
+
+
+def hyperplane_logits(
+    x: Tensor,
+    normals: Tensor,
+    offsets: Tensor,
+    c: Scalar = 1.0,
+    *,
+    product_dtype: torch.dtype | None = None,
+) -> Tensor:
+    r"""`logit` of every point against k hyperplanes, by one matrix product.
+
+    The product runs in float32 (float64 for float64 inputs) also under autocast. It cannot use the
+    cancellation-free coordinates of `logit`: α has an absolute error of eps·|x|·cosh(√c a), which
+    spoils float32 scores near a hyperplane when √c(r + |a|) exceeds about 10. There, pass
+    `product_dtype=torch.float64`, or use `logit`, which needs (..., k, d) memory.
+
+    Args:
+        x: points, (..., d).
+        normals: (k, d); their lengths scale the scores.
+        offsets: (k,), signed distances of the hyperplanes from the origin.
+        c: curvature −c.
+        product_dtype: dtype of the matrix product and of the difference that makes α.
+
+    Returns:
+        (..., k), float32 or float64.
+    """
+    (x, normals), c, _ = prepare(c, x=x, normals=normals)
+    _check_table(normals, offsets)
+    wide = product_dtype or x.dtype
+    xw, zw, a = x.to(wide), normals.to(wide), offsets.to(device=x.device, dtype=wide)
+    cw = c.to(wide) if isinstance(c, Tensor) else c
+    length = root(dot(zw, zw)).squeeze(-1)  # (k,)
+    with torch.autocast(x.device.type, enabled=False):
+        products = xw @ zw.mT  # (..., k)
+    q = cw * a * a
+    u = _over(products, length)
+    # sinh(√c a)·t as a·sinhc(√c a)·√(1 + c|x|²), which has a limit as c → 0
+    shift = a * radial.sinhc_sq(q) * torch.sqrt(1 + cw * dot(xw, xw))
+    alpha = (radial.cosh_sq(q) * u - shift).to(x.dtype)
+    return length.to(x.dtype) * _asinh(alpha, c)
+
+
+def project_to_hyperplane(x: Tensor, z: Tensor, a: Scalar = 0.0, c: Scalar = 1.0) -> Tensor:
+    r"""The point of the hyperplane (z, a) nearest to x.
+
+    `sinh(√c a)/√c·√(1 + c|y⊥|²)·ẑ + y⊥` with `y⊥ = x⊥/√(1 + c·α²)`: two perpendicular
+    parts, neither of which cancels. With z = 0 the result means nothing.
+
+    Args:
+        x: points, (..., d).
+        z: normals, (..., d).
+        a: signed distance of the hyperplane from the origin; a number or (..., 1).
+        c: curvature −c.
+
+    Returns:
+        (..., d). Relative error a few eps·max(1, √c r, √c|a|).
+    """
+    (x, z), a, c, dtype = _prepare_plane(x, z, a, c)
+    alpha, _ = _frame(x, z, a, c)
+    _, unit, _, perp = _split(x, z)
+    # hypot, since c·α² overflows float32 where α does not
+    perp = perp / torch.hypot(torch.ones_like(alpha), alpha * c**0.5)
+    along = a * radial.sinhc_sq(c * a * a) * torch.sqrt(1 + c * dot(perp, perp))
+    return (along * unit + perp).to(dtype)
+
+
+def reflect(x: Tensor, z: Tensor, a: Scalar = 0.0, c: Scalar = 1.0) -> Tensor:
+    r"""The mirror image of x in the hyperplane (z, a); an isometry and its own inverse.
+
+    `μ·sinh(√c(2a − η))/√c·ẑ + x⊥`. With z = 0 there is no mirror, and the result is x.
+
+    Args and shapes as in `project_to_hyperplane`. Relative error a few eps·max(1, √c r, √c|a|).
+    """
+    (x, z), a, c, dtype = _prepare_plane(x, z, a, c)
+    alpha, _ = _frame(x, z, 2 * a, c)
+    _, unit, _, perp = _split(x, z)
+    return (perp - alpha * unit).to(dtype)
+
+
+# --- hyperplanes of the Poincaré ball -------------------------------------------------------------
+
+
+def poincare_signed_dist(
+    x: Tensor, p: Tensor, w: Tensor, c: Scalar = 1.0, *, keepdim: bool = False
+) -> Tensor:
+    r"""Signed distance in the ball to the hyperplane through p with normal w.
+
+    `asinh(2√c⟨(−p)⊕x, ŵ⟩/(1 − c|(−p)⊕x|²))/√c`, formed without the Möbius sum as
+    `asinh(2√c⟨A·δ − c|δ|²·p, ŵ⟩/(A·B))/√c`, δ = x − p, A = 1 − c|p|², B = 1 − c|x|².
+    Multinomial regression in the ball (hyperbolic neural networks) multiplies it by λ(p)·|w|.
+
+    Args:
+        x: points of the ball, (..., d), c|x|² < 1.
+        p: points of the hyperplanes, (..., d).
+        w: normals, (..., d); only the direction counts, and 0 gives 0 with gradient 0.
+        c: curvature −c.
+
+    Returns:
+        (...), or (..., 1) with keepdim. Error a few eps·cosh(√c r): the ball's own rounding.
+    """
+    (x, p, w), c, _ = prepare(c, x=x, p=p, w=w)
+    if debugging():
+        check_inside("x", x, c)
+        check_inside("p", p, c)
+    gap_x, gap_p = gap(x, c), gap(p, c)
+    delta = x - p
+    unit = _over(w, root(dot(w, w)))
+    inner = gap_p * dot(delta, unit) - c * dot(delta, delta) * dot(p, unit)
+    out = _asinh(2 * inner / (gap_p * gap_x), c)
+    return out if keepdim else out.squeeze(-1)
+
+
+def poincare_logit(
+    x: Tensor, z: Tensor, r: Scalar = 0.0, c: Scalar = 1.0, *, keepdim: bool = False
+) -> Tensor:
+    r"""The unidirectional score of HNN++: `2|z|·signed_dist` to the hyperplane (z, 2r).
+
+    `(2|z|/√c)·asinh(λ⟨√c x, ẑ⟩cosh(2√c r) − (λ−1)·sinh(2√c r))`, λ = 2/(1 − c|x|²). Since λ·x is
+    the Lorentz point of x and (λ−1)/√c its time, it is evaluated there; 2r is the distance of the
+    hyperplane from the origin. Tends to `4(z·x − r|z|)` as c → 0.
+
+    Args:
+        x: points of the ball, (..., d), c|x|² < 1.
+        z: normals, (..., d).
+        r: half the signed distance from the origin; a number or (..., 1).
+        c: curvature −c.
+    """
+    (x, z), r, c, _ = _prepare_plane(x, z, r, c, name="r")
+    return 2 * logit(poincare.to_lorentz(x, c), z, 2 * r, c, keepdim=keepdim)
+
+
+def poincare_logits(
+    x: Tensor,
+    normals: Tensor,
+    offsets: Tensor,
+    c: Scalar = 1.0,
+    *,
+    product_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """`poincare_logit` against k hyperplanes by one matrix product, as in `hyperplane_logits`.
+
+    Here the offsets (k,) are r, half the distances of the hyperplanes from the origin.
+    """
+    (x, normals), c, _ = prepare(c, x=x, normals=normals)
+    _check_table(normals, offsets)
+    points = poincare.to_lorentz(x, c)
+    return 2 * hyperplane_logits(points, normals, 2 * offsets, c, product_dtype=product_dtype)
+
+
+# --- horospheres ----------------------------------------------------------------------------------
+
+
+def busemann(x: Tensor, p: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
+    r"""Busemann function of the ideal point p: `log(√c(t − x·p))/√c`, 0 at the origin.
+
+    The limit of d(x, γ(s)) − s along the ray γ from the origin to p: how much farther than the
+    origin x is from p. Its level sets are the horospheres at p, its gradient has length 1. Tends to
+    `−x·p` as c → 0, with an error of order √c (not c: horospheres are curved at first order).
+
+    Args:
+        x: points, (..., d).
+        p: directions of ideal points, (..., d); scaled to length 1 here. 0 is no direction.
+        c: curvature −c.
+
+    Returns:
+        (...), or (..., 1) with keepdim. Absolute error a few eps·max(1, √c r)/√c, and relative
+        error a few eps near the origin, given the rounded inputs.
+    """
+    (x, p), c, _ = prepare(c, x=x, p=p)
+    _, _, u, perp = _split(x, p)
+    out = -log_light_cone(u, perp, c)
+    return out if keepdim else out.squeeze(-1)
+
+
+def poincare_busemann(x: Tensor, p: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
+    """Busemann function in the ball, `log(|p − √c·x|²/(1 − c|x|²))/√c`, p scaled to length 1.
+
+    Args:
+        x: points of the ball, (..., d), c|x|² < 1.
+        p: directions of ideal points, (..., d).
+        c: curvature −c.
+    """
+    (x, p), c, _ = prepare(c, x=x, p=p)
+    return busemann(poincare.to_lorentz(x, c), p, c, keepdim=keepdim)
+
+
+def project_to_horosphere(x: Tensor, p: Tensor, level: Scalar = 0.0, c: Scalar = 1.0) -> Tensor:
+    r"""The point where the geodesic from x to the ideal point p meets `busemann = level`.
+
+    It is the nearest point of that horosphere, at distance |busemann(x, p) − level|. In units of
+    curvature −1, with h = −level and k = e^{−busemann(x) − h}: `(sinh h + e^h·k²|x⊥|²/2)·p + k·x⊥`.
+
+    Args:
+        x: points, (..., d).
+        p: directions of ideal points, (..., d); scaled to length 1 here.
+        level: value of the Busemann function; a number or (..., 1).
+        c: curvature −c.
+
+    Returns:
+        (..., d). Relative error a few eps·max(1, √c r, √c|level|).
+    """
+    (x, p), level, c, dtype = _prepare_plane(x, p, level, c, names=("p", "level"))
+    _, unit, u, perp = _split(x, p)
+    root_c, h = c**0.5, -level
+    across = torch.exp(root_c * (log_light_cone(u, perp, c) - h)) * perp
+    along = h * radial.sinhc_sq(c * h * h)
+    along = along + root_c * torch.exp(root_c * h) * dot(across, across) / 2
+    return (along * unit + across).to(dtype)
+
+
+# --- projections to geodesics and geodesic subspaces ----------------------------------------------
+
+
+def project_to_geodesic(x: Tensor, p: Tensor, q: Tensor, c: Scalar = 1.0) -> Tensor:
+    r"""The point nearest to x on the geodesic through p and q.
+
+    `(A·p + B·q)/√(A² + B² + 2AB·cosh √cd(p,q))`, where A·p + B·q is the ambient projection of x to
+    the plane of p and q. With h = sinh²(√c·d/2) of the three pairs:
+    `B = h_xp/(1+h_pq) + (h_pq + h_xp − h_xq)/(2h_pq(1+h_pq))`, A likewise, and
+    `A + B = (1 + h_xp + h_xq)/(1 + h_pq)`. If p = q the result is p.
+
+    Args:
+        x, p, q: points, (..., d).
+        c: curvature −c.
+
+    Returns:
+        (..., d). Relative error a few eps for a foot between p and q; near p = q and beyond the
+        ends it grows with the length of the lever, as the rounding of p and q forces.
+    """
+    (x, p, q), c, dtype = prepare(c, x=x, p=p, q=q)
+    return _geodesic_foot(x, p, q, c).to(dtype)
+
+
+def dist_to_geodesic(
+    x: Tensor, p: Tensor, q: Tensor, c: Scalar = 1.0, *, keepdim: bool = False
+) -> Tensor:
+    """Distance of x to the geodesic through p and q, that is, to `project_to_geodesic(x, p, q)`.
+
+    The gradient on the geodesic is taken as 0. If p = q it is the distance to p.
+    """
+    (x, p, q), c, _ = prepare(c, x=x, p=p, q=q)
+    return lorentz.dist(x, _geodesic_foot(x, p, q, c), c, keepdim=keepdim)
+
+
+def _geodesic_foot(x: Tensor, p: Tensor, q: Tensor, c: Scalar) -> Tensor:
+    to_p, to_q, base = half_sinh_sq(x, p, c), half_sinh_sq(x, q, c), half_sinh_sq(p, q, c)
+    apart = base > 0
+    width = torch.where(apart, base, 1.0)
+    # Divided one by one: base² leaves the range of float32 at radius 40.
+    a = (to_q + torch.where(apart, (base + to_q - to_p) / (2 * width), 0.5)) / (1 + base)
+    b = (to_p + torch.where(apart, (base + to_p - to_q) / (2 * width), 0.5)) / (1 + base)
+    total = (1 + to_p + to_q) / (1 + base)  # a + b
+    norm = torch.sqrt(total * total + 4 * base * a * b)
+    # For near p and q, a and b are large and of opposite sign.
+    near = base < 1
+    point = torch.where(near, total * p + b * (q - p), a * p + b * q)
+    return torch.where(apart, point / norm, p)
+
+
+def project_to_subspace(x: Tensor, directions: Tensor, c: Scalar = 1.0) -> Tensor:
+    r"""The point nearest to x on the geodesic subspace through the origin spanned by directions.
+
+    `P x/√(1 + c|x − P x|²)` with `P = VᵀV`. The same formula projects Klein points by `P` alone.
+
+    Args:
+        x: points, (..., d).
+        directions: orthonormal rows V, (k, d). Not checked: take them from `torch.linalg.qr`.
+        c: curvature −c.
+
+    Returns:
+        (..., d). Relative error a few eps of |x|; the products run outside autocast.
+    """
+    (x, directions), c, dtype = prepare(c, x=x, directions=directions)
+    _check_directions(directions)
+    with torch.autocast(x.device.type, enabled=False):
+        inside = (x @ directions.mT) @ directions
+    rest = x - inside
+    return (inside / torch.sqrt(1 + c * dot(rest, rest))).to(dtype)
+
+
+def horospherical_projection(x: Tensor, directions: Tensor, c: Scalar = 1.0) -> Tensor:
+    r"""HoroPCA's projection: same Busemann values at k ideal points, on their geodesic subspace.
+
+    The point `y = Σ yᵢ·vᵢ` with `busemann(y, vᵢ) = busemann(x, vᵢ)` for all i; of the two there
+    are, the one on the origin's side of the hull of the ideal points (so points of the subspace on
+    that side stay where they are). With hᵢ = √c(t − vᵢ·x), in units of curvature −1:
+    `t_y = (1 + Σhᵢ²)/(Σhᵢ + √D)`, `D = (t − Σvᵢ·x)² + (k−1)|x − P x|²`, `yᵢ = t_y − hᵢ`.
+
+    Args:
+        x: points, (..., d).
+        directions: orthonormal rows, (k, d), 1 ≤ k ≤ d: the ideal points.
+        c: curvature −c.
+
+    Returns:
+        (..., d). Busemann values agree to a few eps·cosh(√c r). Not differentiable where D = 0, on
+        the hull itself; the gradient of √D is taken as 0 there. Memory (..., k, d).
+    """
+    (x, directions), c, dtype = prepare(c, x=x, directions=directions)
+    _check_directions(directions)
+    c_rows = c.unsqueeze(-2) if isinstance(c, Tensor) and c.ndim > 1 else c
+    levels = busemann(x.unsqueeze(-2), directions, c_rows)  # (..., k)
+    h = torch.exp(c**0.5 * levels)
+    with torch.autocast(x.device.type, enabled=False):
+        u = x @ directions.mT  # (..., k)
+        rest = x - u @ directions
+        k = directions.shape[-2]
+        side = torch.sqrt(1 + c * dot(x, x)) - c**0.5 * u.sum(-1, keepdim=True)
+        spread = root(side * side + (k - 1) * c * dot(rest, rest))
+        t = (1 + dot(h, h)) / (h.sum(-1, keepdim=True) + spread)
+        return (((t - h) / c**0.5) @ directions).to(dtype)
+
+
+# --- the frame of a hyperplane, and the light cone ------------------------------------------------
+
+
+class _Split(NamedTuple):
+    length: Tensor  # |z|, (..., 1)
+    unit: Tensor  # ẑ, (..., d); 0 where z = 0
+    u: Tensor  # ẑ·x, (..., 1)
+    perp: Tensor  # x⊥, (..., d); exactly 0 in one dimension
+
+
+def _split(x: Tensor, z: Tensor) -> _Split:
+    length = root(dot(z, z))
+    unit = _over(z, length)
+    u = dot(unit, x)
+    return _Split(length, unit, u, x - u * unit)
+
+
+def _over(a: Tensor, b: Tensor) -> Tensor:
+    """a/b, and a where b = 0."""
+    return a / torch.where(b > 0, b, 1.0)
+
+
+def _frame(x: Tensor, z: Tensor, a: Tensor, c: Scalar) -> tuple[Tensor, Tensor]:
+    """α and β of the module's table, each (..., 1)."""
+    out: tuple[Tensor, Tensor] = _Frame.apply(x, z, a, c)
+    return out
+
+
+class _Frame(torch.autograd.Function):
+    """`(α, β)`. Autograd through η would cancel along the normal; the derivatives are
+
+    ∂α/∂x = (β/T)·ẑ − (√c·sinh A/T)·x⊥     ∂α/∂z =  cosh A·x⊥/|z|       ∂α/∂a = −β
+    ∂β/∂x = (cα/T)·ẑ + (c·cosh A/T)·x⊥     ∂β/∂z = −√c·sinh A·x⊥/|z|    ∂β/∂a = −cα
+
+    with A = √c·a and T = √(1 + c|x|²); those in c go through η, which keeps their digits.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, z: Tensor, a: Tensor, c: Scalar) -> tuple[Tensor, Tensor]:
+        _, _, u, perp = _split(x, z)
+        mu = torch.sqrt(1 + c * dot(perp, perp))
+        v = u / mu
+        shift = v * radial.asinhc_sq(c * v * v) - a  # η − a
+        q = c * shift * shift
+        return mu * shift * radial.sinhc_sq(q), mu * radial.cosh_sq(q)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, ga: Tensor, gb: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, a, c = load_with_scalar(ctx)
+        length, unit, _, perp = _split(x, z)
+        alpha, beta = _frame(x, z, a, c)
+        q = c * a * a
+        cosh_a, sinh_a = radial.cosh_sq(q), c * a * radial.sinhc_sq(q)  # the latter √c·sinh A
+        needs = ctx.needs_input_grad
+        grads: list[Tensor | None] = [None] * 4
+        if needs[0]:
+            time = torch.sqrt(1 + c * dot(x, x))
+            along = (ga * beta + gb * (c * alpha)) / time
+            across = (gb * (c * cosh_a) - ga * sinh_a) / time
+            grads[0] = sum_to(along * unit + across * perp, x)
+        if needs[1]:
+            # nothing to differentiate at z = 0, where the direction is not defined
+            across = torch.where(length > 0, _over(ga * cosh_a - gb * sinh_a, length), 0.0)
+            grads[1] = sum_to(across * perp, z)
+        if needs[2]:
+            grads[2] = sum_to(-(ga * beta + gb * (c * alpha)), a)
+        if needs[3] and isinstance(c, Tensor):
+            da, db = _frame_curvature_derivatives(x, z, a, c)
+            grads[3] = sum_to(ga * da + gb * db, c)
+        return tuple(grads)
+
+
+def _frame_curvature_derivatives(
+    x: Tensor, z: Tensor, a: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """∂α/∂c and ∂β/∂c at fixed x, z and a."""
+    _, _, u, perp = _split(x, z)
+    p2 = dot(perp, perp)
+    mu = torch.sqrt(1 + c * p2)
+    v = u / mu
+    eta = v * radial.asinhc_sq(c * v * v)
+    shift = eta - a
+    q = c * shift * shift
+    sinhc, cosh = radial.sinhc_sq(q), radial.cosh_sq(q)
+    d_mu = p2 / (2 * mu)
+    slope = 1 / torch.sqrt(1 + c * v * v)
+    d_eta = _asinh_curvature_derivative(v, slope, eta, c) - slope * v * d_mu / mu
+    d_alpha = d_mu * shift * sinhc + mu * (
+        cosh * d_eta + shift * shift * shift * radial.sinhc_sq_prime(q)
+    )
+    d_beta = d_mu * cosh + mu * sinhc * shift * (shift / 2 + c * d_eta)
+    return d_alpha, d_beta
+
+
+def _asinh_curvature_derivative(v: Tensor, slope: Tensor, value: Tensor, c: Tensor) -> Tensor:
+    """∂/∂c of asinh(√c·v)/√c, given its value and 1/√(1 + c·v²)."""
+    q = c * v * v
+    small = q < 1
+    series = v * torch.where(small, v * v * radial.asinhc_sq_prime(torch.where(small, q, 0.0)), 0.0)
+    return torch.where(small, series, (v * slope - value) / (2 * c))
+
+
+def _asinh(v: Tensor, c: Scalar) -> Tensor:
+    """asinh(√c·v)/√c, smooth in c and v, and without the overflow of v² for large v."""
+    w = v * c**0.5
+    large = w.abs() > 1
+    near, far = torch.where(large, 0.0, v), torch.where(large, w.abs(), 1.0)
+    log = torch.log(far) + torch.log1p(torch.sqrt(1 + 1 / (far * far)))
+    return torch.where(
+        large, torch.copysign(log, w) / c**0.5, near * radial.asinhc_sq(c * near * near)
+    )
+
+
+def log_light_cone(u: Tensor, perp: Tensor, c: Scalar) -> Tensor:
+    r"""`−log(√c(t − u))/√c` for the point with coordinate u along an axis and perp across it.
+
+    Minus the Busemann function of the axis, and the coordinate a of the solvable group. Shapes
+    (..., 1) and (..., k) to (..., 1). `asinh(√c u/μ) − log μ` where that does not cancel, and
+    `log((T + √c u)/μ²)` for u far out along the axis, in units of 1/√c.
+    """
+    out: Tensor = _LogLightCone.apply(u, perp, c)
+    return out
+
+
+class _LogLightCone(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor, perp: Tensor, c: Scalar) -> Tensor:
+        w, p2 = u * c**0.5, c * dot(perp, perp)
+        mu2 = 1 + p2
+        z = w / torch.sqrt(mu2)
+        near = torch.asinh(z) - torch.log1p(p2) / 2
+        far = torch.log((torch.sqrt(mu2 + w * w) + w.abs()) / mu2)
+        return torch.where(z > 1, far, near) / c**0.5
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Scalar], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        u, perp, c = load_with_scalar(ctx)
+        w, p2 = u * c**0.5, c * dot(perp, perp)
+        mu2 = 1 + p2
+        time = torch.sqrt(mu2 + w * w)
+        total = time + w.abs()
+        # e^a = 1/(T − w), by the sum that does not cancel
+        exp_a = torch.where(w > 0, total / mu2, 1 / total)
+        gu = sum_to(g / time, u) if ctx.needs_input_grad[0] else None
+        gp = sum_to(-(g * exp_a / time * c**0.5) * perp, perp) if ctx.needs_input_grad[1] else None
+        gc = None
+        if ctx.needs_input_grad[2] and isinstance(c, Tensor):
+            v = u / torch.sqrt(mu2)
+            value = v * radial.asinhc_sq(c * v * v)
+            d_asinh = _asinh_curvature_derivative(v, torch.sqrt(mu2) / time, value, c)
+            rest = torch.log1p(p2) / 2 - p2 * exp_a / time
+            gc = sum_to(g * (d_asinh + rest / (2 * c * c**0.5)), c)
+        return gu, gp, gc
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _prepare_plane(
+    x: Tensor,
+    z: Tensor,
+    a: Scalar,
+    c: Scalar,
+    *,
+    name: str = "a",
+    names: tuple[str, str] | None = None,
+) -> tuple[tuple[Tensor, Tensor], Tensor, Scalar, torch.dtype]:
+    """`prepare` for x, a direction and a scalar a row, which becomes a tensor."""
+    direction, scalar = names or ("z", name)
+    (x, z), c, dtype = prepare(c, **{"x": x, direction: z})
+    a = check_curvature(a, x.dtype, x.device, name=scalar, signed=True)
+    a = a if isinstance(a, Tensor) else x.new_full((), a)
+    return (x, z), a, c, dtype
+
+
+def _check_table(normals: Tensor, offsets: Tensor) -> None:
+    if normals.ndim != 2 or offsets.shape != normals.shape[:1]:
+        raise ValueError(
+            "normals must have shape (k, d) and offsets (k,), got "
+            f"{tuple(normals.shape)} and {tuple(offsets.shape)}"
+        )
+    if not offsets.is_floating_point():
+        raise TypeError(f"offsets must be a floating point tensor, got {offsets.dtype}")
+
+
+def _check_directions(directions: Tensor) -> None:
+    if directions.ndim != 2 or not 1 <= directions.shape[0] <= directions.shape[1]:
+        raise ValueError(
+            f"directions must have shape (k, d) with 1 ≤ k ≤ d, got {tuple(directions.shape)}"
+        )
