@@ -42,9 +42,11 @@ def _beside_axis(cell: Cell, n: int, g: torch.Generator) -> tuple[Tensor, Tensor
     """Points with η = radius and half a unit beside the axis u, and u."""
     k = math.sqrt(cell.c)
     u, v = directions(n, cell.dim, g), directions(n, cell.dim, g)
-    perp = (v - (v * u).sum(-1, keepdim=True) * u) * (0.5 * min(cell.radius, 1.0) / k)
     if cell.dim == 1:
         perp = torch.zeros_like(u)
+    else:
+        perp = v - (v * u).sum(-1, keepdim=True) * u
+        perp = perp * (0.5 * min(cell.radius, 1.0) / k / perp.norm(dim=-1, keepdim=True))
     mu = torch.sqrt(1 + cell.c * (perp * perp).sum(-1, keepdim=True))
     return mu * (math.sinh(cell.radius) / k) * u + perp, u
 
@@ -79,11 +81,18 @@ def ball(cell: Cell, n: int, g: torch.Generator) -> Tensor:
 
 
 def ball_plane(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
-    """A point of the ball and a hyperplane through another, on the other side of the origin."""
-    x, w = ball(cell, n, g), 2 * directions(n, cell.dim, g)
-    p = directions(n, cell.dim, g) * (math.tanh(cell.radius / 4) / math.sqrt(cell.c))
-    p = -p * torch.sign((p * w).sum(-1, keepdim=True)) * torch.sign((x * w).sum(-1, keepdim=True))
-    return [x, p, w]
+    """A point of the ball and a hyperplane through another, 120° away and at half its radius.
+
+    The normal is at 45° to the line between both: neither part of it is a small rest.
+    """
+    x = ball(cell, n, g)
+    p = _away(x, g) * (math.tanh(cell.radius / 4) / math.sqrt(cell.c) / 2)
+    u = (x - p) / (x - p).norm(dim=-1, keepdim=True)
+    if cell.dim == 1:
+        return [x, p, 2 * u]
+    across = directions(n, cell.dim, g)
+    across = across - (across * u).sum(-1, keepdim=True) * u
+    return [x, p, u + across / across.norm(dim=-1, keepdim=True)]
 
 
 def ball_plane_behind(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:

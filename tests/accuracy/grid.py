@@ -150,7 +150,11 @@ def one_tangent(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
 
 def far_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     """Directions at least 60° apart, radii 1 and 0.8 times the cell's."""
-    x, y = points(cell, n, g), points(cell, n, g, scale=0.8)
+    return _apart(points(cell, n, g), points(cell, n, g, scale=0.8))
+
+
+def _apart(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Turn y around where it lies within 60° of x: nearly parallel pairs have rounded angles."""
     close = torch.cosine_similarity(x, y, dim=-1).unsqueeze(-1) > 0.5
     return [x, torch.where(close, -y, y)]
 
@@ -183,8 +187,8 @@ def near_opposite_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
 
 
 def unequal_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
-    """One point far out, one at a tenth of its radius."""
-    return [points(cell, n, g), points(cell, n, g, scale=0.1)]
+    """One point far out, one at a tenth of its radius, in directions at least 60° apart."""
+    return _apart(points(cell, n, g), points(cell, n, g, scale=0.1))
 
 
 def origin_pair(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:

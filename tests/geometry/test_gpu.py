@@ -96,3 +96,15 @@ def test_devices_are_not_mixed() -> None:
     x = torch.zeros(2, 3)
     with pytest.raises(ValueError, match="x is on cpu but y is on cuda"):
         lorentz.dist(x, x.cuda())
+
+
+@pytest.mark.parametrize("name", ["lorentz.dist", "lorentz.log", "poincare.dist"])
+def test_compiled_for_the_device(name: str) -> None:
+    x, y = (t.cuda().requires_grad_() for t in _inputs(2, torch.float32))
+    function = TWO[name]
+    results = []
+    for f in (function, torch.compile(function, fullgraph=True)):
+        out = f(x, y, 0.7)
+        results.append((out, *torch.autograd.grad(out.sum(), (x, y))))
+    for eager, compiled in zip(*results, strict=True):
+        torch.testing.assert_close(compiled, eager, rtol=2e-5, atol=1e-5)

@@ -61,6 +61,11 @@ def prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.d
     return [t.to(compute) for t in tensors.values()], c, dtype
 
 
+def as_scalar(value: Tensor, keepdim: bool) -> Tensor:
+    """The scalar a row of shape (..., 1), without its last dimension unless `keepdim`."""
+    return value if keepdim else value.squeeze(-1)
+
+
 def check_curvature(
     c: Scalar, dtype: torch.dtype, device: torch.device, *, name: str = "c", signed: bool = False
 ) -> Scalar:

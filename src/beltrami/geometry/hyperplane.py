@@ -26,10 +26,9 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz, poincare, radial
-from beltrami.geometry.ball import gap
+from beltrami.geometry.ball import check_inside, gap
 from beltrami.geometry.checks import Scalar, check_curvature, debugging, prepare
 from beltrami.geometry.chord import dot, half_sinh_sq, root
-from beltrami.geometry.poincare import _check_inside as check_inside
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
 # --- hyperplanes of the Lorentz model -------------------------------------------------------------

@@ -12,6 +12,7 @@ which has none at the origin. `sinhc(z) = sinh(z)/z` and its sisters are thin wr
 | `tanhc_sq(q)`   | tanh(√q)/√q          | `tanhc_sq_prime(q)  = (sech²√q − tanhc)/2q`   |
 | `atanhc_sq(q)`  | atanh(√q)/√q         | `atanhc_sq_prime(q) = (1/(1−q) − atanhc)/2q`  |
 | `log_sinhc_sq(q)` | log(sinh(√q)/√q)   | by autograd                                   |
+| `sinh_ratio(t, q)` | sinh(t√q)/sinh(√q) | by autograd                                  |
 
 The derivatives cancel as `q → 0`, so each function switches to a power series below a threshold
 that is far enough out for the closed form to lose less than a digit. Both branches of every
@@ -30,14 +31,14 @@ from torch import Tensor
 # sinh and cosh: the series of cosh √q is used up to q = 1, where 11 terms reach 1e-18 (float64)
 # and 6 terms 1e-9 (float32).
 _SINH_LIMIT = 1.0
-_SINHC = [1 / math.factorial(2 * n + 1) for n in range(12)]
-_COSH = [1 / math.factorial(2 * n) for n in range(12)]
-_SINHC_PRIME = [(n + 1) / math.factorial(2 * n + 3) for n in range(12)]
+SINHC = [1 / math.factorial(2 * n + 1) for n in range(12)]
+COSH = [1 / math.factorial(2 * n) for n in range(12)]
+SINHC_PRIME = [(n + 1) / math.factorial(2 * n + 3) for n in range(12)]
 
 # atanh: Σ qⁿ/(2n+1), used up to q = 1/4, where 27 terms reach 1e-18 and 13 terms 1e-9.
 _ATANH_LIMIT = 0.25
-_ATANHC = [1 / (2 * n + 1) for n in range(28)]
-_ATANHC_PRIME = [(n + 1) / (2 * n + 3) for n in range(28)]
+ATANHC = [1 / (2 * n + 1) for n in range(28)]
+ATANHC_PRIME = [(n + 1) / (2 * n + 3) for n in range(28)]
 
 # asinh: with p = tanh²(asinh(√q)/2) = q/(1+√(1+q))², asinh(√q)/√q = (1−p)·atanhc_sq(p) and its
 # derivative in p is −2·Σ (n+1)pⁿ/((2n+1)(2n+3)): one sign, no cancellation. q = 1 is p = 0.17.
@@ -45,7 +46,7 @@ _ASINH_LIMIT = 1.0
 _ASINHC_PRIME = [-2 * (n + 1) / ((2 * n + 1) * (2 * n + 3)) for n in range(23)]
 
 
-def _series(q: Tensor, coefficients: Sequence[float]) -> Tensor:
+def power_series(q: Tensor, coefficients: Sequence[float]) -> Tensor:
     """Σ aₙ qⁿ by Horner's rule, with half of the terms in float32, which need no more."""
     terms = coefficients if q.dtype == torch.float64 else coefficients[: len(coefficients) // 2 + 1]
     total = torch.full_like(q, terms[-1])
@@ -64,7 +65,7 @@ def sinhc_sq(q: Tensor) -> Tensor:
     """sinh(√q)/√q for q ≥ 0, with all derivatives, also at 0."""
     small, near, far = _branches(q, _SINH_LIMIT)
     z = far.sqrt()
-    return torch.where(small, _series(near, _SINHC), torch.sinh(z) / z)
+    return torch.where(small, power_series(near, SINHC), torch.sinh(z) / z)
 
 
 def sinhc_sq_prime(q: Tensor) -> Tensor:
@@ -72,13 +73,13 @@ def sinhc_sq_prime(q: Tensor) -> Tensor:
     small, near, far = _branches(q, _SINH_LIMIT)
     z = far.sqrt()
     closed = (torch.cosh(z) - torch.sinh(z) / z) / (2 * far)
-    return torch.where(small, _series(near, _SINHC_PRIME), closed)
+    return torch.where(small, power_series(near, SINHC_PRIME), closed)
 
 
 def cosh_sq(q: Tensor) -> Tensor:
     """cosh √q for q ≥ 0, with all derivatives, also at 0."""
     small, near, far = _branches(q, _SINH_LIMIT)
-    return torch.where(small, _series(near, _COSH), torch.cosh(far.sqrt()))
+    return torch.where(small, power_series(near, COSH), torch.cosh(far.sqrt()))
 
 
 def log_sinhc_sq(q: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def log_sinhc_sq(q: Tensor) -> Tensor:
     z = far.sqrt()
     closed = z + torch.log1p(-torch.exp(-2 * z)) - torch.log(2 * z)
     # sinhc − 1 = q·Σ qⁿ/(2n+3)!, summed without the 1 so that log1p keeps its digits.
-    return torch.where(small, torch.log1p(near * _series(near, _SINHC[1:])), closed)
+    return torch.where(small, torch.log1p(near * power_series(near, SINHC[1:])), closed)
 
 
 def asinhc_sq(q: Tensor) -> Tensor:
@@ -95,7 +96,7 @@ def asinhc_sq(q: Tensor) -> Tensor:
     small, near, far = _branches(q, _ASINH_LIMIT)
     p = near / (1 + torch.sqrt(1 + near)) ** 2
     z = far.sqrt()
-    return torch.where(small, (1 - p) * _series(p, _ATANHC), torch.asinh(z) / z)
+    return torch.where(small, (1 - p) * power_series(p, ATANHC), torch.asinh(z) / z)
 
 
 def asinhc_sq_prime(q: Tensor) -> Tensor:
@@ -105,7 +106,7 @@ def asinhc_sq_prime(q: Tensor) -> Tensor:
     p = near / (1 + s) ** 2
     z = far.sqrt()
     closed = (1 / torch.sqrt(1 + far) - torch.asinh(z) / z) / (2 * far)
-    return torch.where(small, _series(p, _ASINHC_PRIME) / (s * (1 + s) ** 2), closed)
+    return torch.where(small, power_series(p, _ASINHC_PRIME) / (s * (1 + s) ** 2), closed)
 
 
 def asinhc_sq_gain(q: Tensor) -> Tensor:
@@ -120,14 +121,16 @@ def tanhc_sq(q: Tensor) -> Tensor:
     """tanh(√q)/√q for q ≥ 0, with all derivatives, also at 0."""
     small, near, far = _branches(q, _SINH_LIMIT)
     z = far.sqrt()
-    return torch.where(small, _series(near, _SINHC) / _series(near, _COSH), torch.tanh(z) / z)
+    return torch.where(
+        small, power_series(near, SINHC) / power_series(near, COSH), torch.tanh(z) / z
+    )
 
 
 def tanhc_sq_prime(q: Tensor) -> Tensor:
     """The derivative of `tanhc_sq`: (sech²√q − tanh(√q)/√q)/(2q), −1/3 at 0."""
     small, near, far = _branches(q, _SINH_LIMIT)
-    s, ch = _series(near, _SINHC), _series(near, _COSH)
-    series = (_series(near, _SINHC_PRIME) * ch - s * s / 2) / (ch * ch)
+    s, ch = power_series(near, SINHC), power_series(near, COSH)
+    series = (power_series(near, SINHC_PRIME) * ch - s * s / 2) / (ch * ch)
     z = far.sqrt()
     return torch.where(small, series, (sech_sq(z) - torch.tanh(z) / z) / (2 * far))
 
@@ -141,7 +144,7 @@ def sech_sq(z: Tensor) -> Tensor:
 def atanhc_sq(q: Tensor) -> Tensor:
     """atanh(√q)/√q for 0 ≤ q < 1, with all derivatives, also at 0."""
     small, near, far = _branches(q, _ATANH_LIMIT)
-    return torch.where(small, _series(near, _ATANHC), _atanh_ratio(far))
+    return torch.where(small, power_series(near, ATANHC), _atanh_ratio(far))
 
 
 def _atanh_ratio(q: Tensor) -> Tensor:
@@ -154,7 +157,18 @@ def atanhc_sq_prime(q: Tensor) -> Tensor:
     """The derivative of `atanhc_sq`: (1/(1−q) − atanh(√q)/√q)/(2q), 1/3 at 0."""
     small, near, far = _branches(q, _ATANH_LIMIT)
     closed = (1 / (1 - far) - _atanh_ratio(far)) / (2 * far)
-    return torch.where(small, _series(near, _ATANHC_PRIME), closed)
+    return torch.where(small, power_series(near, ATANHC_PRIME), closed)
+
+
+def sinh_ratio(t: Tensor | float, q: Tensor) -> Tensor:
+    """sinh(t·z)/sinh(z) with z = √q ≥ 0: t at 0, and no overflow where sinh(z) has one.
+
+    The weights of a geodesic's end points: `w(1−t)·x + w(t)·y`.
+    """
+    small, near, far = _branches(q, _SINH_LIMIT)
+    z = far.sqrt()
+    closed = torch.exp((t - 1) * z) * torch.expm1(-2 * t * z) / torch.expm1(-2 * z)
+    return torch.where(small, t * sinhc_sq(t * t * near) / sinhc_sq(near), closed)
 
 
 def sinhc(z: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.geometry import radial
+from beltrami.geometry import radial, radial_signed
 from beltrami.geometry.checks import Scalar
 
 # Below this a·|x|², the slope has the size of F and the smooth formula is used: it has all higher
@@ -40,6 +40,29 @@ _PROFILES = {
         radial.tanhc_sq, radial.tanhc_sq_prime, lambda q: radial.sech_sq(q.sqrt()), True
     ),
     "atanh": _Profile(radial.atanhc_sq, radial.atanhc_sq_prime, lambda q: 1 / (1 - q), False),
+    # The ball's exp0 and log0, whose factors are 1/2 and 2.
+    "half_tanh": _Profile(
+        lambda q: radial.tanhc_sq(q) / 2,
+        lambda q: radial.tanhc_sq_prime(q) / 2,
+        lambda q: radial.sech_sq(q.sqrt()) / 2,
+        True,
+    ),
+    "twice_atanh": _Profile(
+        lambda q: 2 * radial.atanhc_sq(q),
+        lambda q: 2 * radial.atanhc_sq_prime(q),
+        lambda q: 2 / (1 - q),
+        False,
+    ),
+    # Of an argument of either sign, for curvatures of either sign.
+    "signed_tanh": _Profile(
+        radial_signed.tanhc_signed, radial_signed.tanhc_signed_prime, radial.sech_sq, False
+    ),
+    "signed_atanh": _Profile(
+        radial_signed.atanhc_signed,
+        radial_signed.atanhc_signed_prime,
+        lambda q: 1 / (1 - q),
+        False,
+    ),
     # Conversions between models: tanh(asinh(z)/2) and tanh(asinh z), in T = √(1 + z²).
     "lorentz_to_poincare": _Profile(
         lambda q: 1 / (1 + torch.sqrt(1 + q)),
@@ -62,8 +85,9 @@ def radial_map(x: Tensor, a: Scalar, kind: str) -> Tensor:
     Args:
         x: (..., d), float32 or float64.
         a: positive scale, broadcasting against x[..., :1]; the curvature, or a quarter of it.
-        kind: "sinh", "asinh", "tanh", "atanh", or a conversion, "lorentz_to_poincare" or
-            "lorentz_to_klein".
+        kind: "sinh", "asinh", "tanh", "atanh", "half_tanh", "twice_atanh"; "signed_tanh" and
+            "signed_atanh", for which `a` may have any sign; or a conversion, "lorentz_to_poincare"
+            or "lorentz_to_klein".
     """
     out: Tensor = _RadialMap.apply(x, a, kind)
     return out
@@ -85,8 +109,8 @@ class _RadialMap(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, a: Scalar, kind: str) -> Tensor:
-        q = a * (x * x).sum(-1, keepdim=True)
-        return _PROFILES[kind].value(q) * x
+        n = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # one pass where x·x takes two
+        return _PROFILES[kind].value(a * (n * n)) * x
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar, str], output: Tensor) -> None:
@@ -112,12 +136,13 @@ def _vjp(
         s = (u * g).sum(-1, keepdim=True)
         slope = profile.slope(torch.where(smooth, _SMOOTH_BELOW, q))
         along = torch.where(smooth, 2 * a * prime * s, slope * s)
-        gx = value * (g - torch.where(smooth, 0.0, s) * u) + along * u
+        across = torch.addcmul(g, -torch.where(smooth, 0.0, s), u)
+        gx = torch.addcmul(value * across, along, u)
         # q·F' = (slope − F)/2: F' alone underflows where q is huge.
         by_scale = torch.where(smooth, prime * n2, (slope - value) / (2 * a)) * s * n
     else:
         s = (x * g).sum(-1, keepdim=True)
-        gx = value * g + (2 * a * prime * s) * x
+        gx = torch.addcmul(value * g, 2 * a * prime * s, x)
         by_scale = prime * n2 * s
     return gx, sum_to(by_scale, a) if scale_grad and isinstance(a, Tensor) else None
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, debugging, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, debugging, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.radial_signed import atanhc_signed
 
@@ -59,10 +59,6 @@ __all__ = [
 
 # (√c|v|)² below which the power series in the square are used.
 _SIN_LIMIT = 1.0
-
-
-def _scalar(value: Tensor, keepdim: bool) -> Tensor:
-    return value if keepdim else value.squeeze(-1)
 
 
 def _prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.dtype]:
@@ -177,7 +173,7 @@ def dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Ten
         keepdim: return (..., 1) instead of (...).
     """
     (x, y), c, _ = _prepare(c, x=x, y=y)
-    return _scalar(_dist(x, y, c), keepdim)
+    return as_scalar(_dist(x, y, c), keepdim)
 
 
 def _dist(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
@@ -189,14 +185,14 @@ def dist_sq(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> 
     """Squared geodesic distance; smooth also at x = y, but not at opposite points."""
     (x, y), c, _ = _prepare(c, x=x, y=y)
     a, b = x - y, x + y
-    return _scalar(_angle_sq(dot(a, a), dot(b, b)) / c, keepdim)
+    return as_scalar(_angle_sq(dot(a, a), dot(b, b)) / c, keepdim)
 
 
 def dist0(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Distance from the north pole, `atan2(|x across the pole|, height)/√c`; gradient 0 there."""
     (x,), c, _ = _prepare(c, x=x)
     across = x[..., :-1]
-    return _scalar(c**-0.5 * torch.atan2(root(dot(across, across)), x[..., -1:]), keepdim)
+    return as_scalar(c**-0.5 * torch.atan2(root(dot(across, across)), x[..., -1:]), keepdim)
 
 
 def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
@@ -280,13 +276,13 @@ def log0(x: Tensor, c: Scalar = 1.0) -> Tensor:
 def inner(x: Tensor, u: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Metric at x of two tangent vectors: `u·v`, that of the space around the sphere."""
     (x, u, v), c, _ = _prepare(c, x=x, u=u, v=v)
-    return _scalar(dot(u, v) + torch.zeros_like(x[..., :1]), keepdim)
+    return as_scalar(dot(u, v) + torch.zeros_like(x[..., :1]), keepdim)
 
 
 def norm(x: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Length |v| of a tangent vector at x; its gradient at v = 0 is 0."""
     (x, v), c, _ = _prepare(c, x=x, v=v)
-    return _scalar(root(dot(v, v)) + torch.zeros_like(x[..., :1]), keepdim)
+    return as_scalar(root(dot(v, v)) + torch.zeros_like(x[..., :1]), keepdim)
 
 
 def project_tangent(x: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, check_curvature, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, prepare
 from beltrami.geometry.chord import (
     dist_of_chord,
     dist_sq_of_chord,
@@ -18,18 +18,13 @@ from beltrami.geometry.chord import (
 )
 from beltrami.geometry.radial_map import radial_map
 
-
-def _scalar(value: Tensor, keepdim: bool) -> Tensor:
-    return value if keepdim else value.squeeze(-1)
-
-
 # --- time and the ambient product ----------------------------------------------------------------
 
 
 def time(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Time coordinate `√(1/c + |x|²)` of a point, shape (...) or (..., 1). Well conditioned."""
     (x,), c, _ = prepare(c, x=x)
-    return _scalar(torch.sqrt(1 / c + dot(x, x)), keepdim)
+    return as_scalar(torch.sqrt(1 / c + dot(x, x)), keepdim)
 
 
 def excess_time(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
@@ -39,7 +34,7 @@ def excess_time(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """
     (x,), c, _ = prepare(c, x=x)
     n2 = dot(x, x)
-    return _scalar(n2 / (torch.sqrt(1 / c + n2) + c**-0.5), keepdim)
+    return as_scalar(n2 / (torch.sqrt(1 / c + n2) + c**-0.5), keepdim)
 
 
 def minkowski(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
@@ -49,7 +44,7 @@ def minkowski(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -
     for near pairs far out. Well conditioned.
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
-    return _scalar(-1 / c - squared_chord(x, y, c) / 2, keepdim)
+    return as_scalar(-1 / c - squared_chord(x, y, c) / 2, keepdim)
 
 
 # --- distances -----------------------------------------------------------------------------------
@@ -62,7 +57,7 @@ def chord_sq(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) ->
     for far pairs, near-pairs bound else.
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
-    return _scalar(squared_chord(x, y, c), keepdim)
+    return as_scalar(squared_chord(x, y, c), keepdim)
 
 
 def dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
@@ -78,19 +73,19 @@ def dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Ten
         keepdim: return (..., 1) instead of (...).
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
-    return _scalar(dist_of_chord(squared_chord(x, y, c), c), keepdim)
+    return as_scalar(dist_of_chord(squared_chord(x, y, c), c), keepdim)
 
 
 def dist_sq(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Squared geodesic distance; smooth also at x = y. Bounds as for `dist`."""
     (x, y), c, _ = prepare(c, x=x, y=y)
-    return _scalar(dist_sq_of_chord(squared_chord(x, y, c), c), keepdim)
+    return as_scalar(dist_sq_of_chord(squared_chord(x, y, c), c), keepdim)
 
 
 def dist0(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Distance from the origin, `asinh(√c|x|)/√c`; gradient 0 at the origin. Well conditioned."""
     (x,), c, _ = prepare(c, x=x)
-    return _scalar(dist_of_chord(4 * dot(x, x), c) / 2, keepdim)
+    return as_scalar(dist_of_chord(4 * dot(x, x), c) / 2, keepdim)
 
 
 # --- exponential and logarithmic maps -----------------------------------------------------------
@@ -168,13 +163,13 @@ def inner(x: Tensor, u: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = F
     near-pairs bound.
     """
     (x, u, v), c, _ = prepare(c, x=x, u=u, v=v)
-    return _scalar(_inner(x, u, v, c), keepdim)
+    return as_scalar(_inner(x, u, v, c), keepdim)
 
 
 def norm(x: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Metric norm `√⟨v, v⟩_x` of a tangent vector at x; its gradient at v = 0 is 0."""
     (x, v), c, _ = prepare(c, x=x, v=v)
-    return _scalar(root(_inner(x, v, v, c)), keepdim)
+    return as_scalar(root(_inner(x, v, v, c)), keepdim)
 
 
 def riemannian_grad(x: Tensor, g: Tensor, c: Scalar = 1.0) -> Tensor:
@@ -227,15 +222,6 @@ def transport_to0(x: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
 # --- geodesics -----------------------------------------------------------------------------------
 
 
-def _geodesic_weight(t: Tensor | float, d2: Tensor) -> Tensor:
-    """sinh(t·z)/sinh(z) with z² = d2, without overflow and with the limit t at 0."""
-    near = d2 < 1
-    small, z = torch.where(near, d2, 0.0), torch.where(near, 1.0, d2).sqrt()
-    series = t * radial.sinhc_sq(t * t * small) / radial.sinhc_sq(small)
-    closed = torch.exp((t - 1) * z) * torch.expm1(-2 * t * z) / torch.expm1(-2 * z)
-    return torch.where(near, series, closed)
-
-
 def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor:
     """The point at fraction t of the geodesic from x (t = 0) to y (t = 1).
 
@@ -246,7 +232,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     if isinstance(t, Tensor):
         t = t.to(x.dtype)
     d2 = c * dist_sq_of_chord(squared_chord(x, y, c), c)
-    return (_geodesic_weight(1 - t, d2) * x + _geodesic_weight(t, d2) * y).to(dtype)
+    return (radial.sinh_ratio(1 - t, d2) * x + radial.sinh_ratio(t, d2) * y).to(dtype)
 
 
 def midpoint(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:

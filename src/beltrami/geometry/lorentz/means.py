@@ -12,34 +12,10 @@ from beltrami.geometry.checks import Scalar, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.lorentz.core import boost, exp0, log, transport_to0
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-
+from beltrami.geometry.sets import as_weights, curvature_of_set
 
 # Longest step of the Fréchet mean's iteration, in scaled distance.
 _LONGEST_STEP = 5.0
-
-
-def _as_weights(weights: Tensor | None, x: Tensor) -> Tensor:
-    """Weights as (..., n, 1), checked against points x (..., n, d)."""
-    if x.ndim < 2:
-        raise ValueError(
-            f"x must hold the points to average along its next to last dimension, (..., n, d), "
-            f"got shape {tuple(x.shape)}"
-        )
-    if weights is None:
-        return torch.ones_like(x[..., :1])
-    if not isinstance(weights, Tensor) or not weights.is_floating_point():
-        raise TypeError("weights must be a floating point tensor or None")
-    if weights.ndim == 0 or weights.shape[-1] != x.shape[-2]:
-        raise ValueError(
-            f"weights must have shape (..., n) with n = {x.shape[-2]} for points of shape "
-            f"{tuple(x.shape)}, got {tuple(weights.shape)}"
-        )
-    return weights.to(x.dtype).unsqueeze(-1)
-
-
-def _curvature_of_set(c: Scalar) -> Scalar:
-    """c with a dimension for the points of a set, since it broadcasts against the result."""
-    return c.unsqueeze(-2) if isinstance(c, Tensor) and c.ndim > 1 else c
 
 
 def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tensor:
@@ -61,8 +37,8 @@ def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tenso
     the points where they are close together.
     """
     (x,), c, dtype = prepare(c, x=x)
-    w = _as_weights(weights, x)
-    c = _curvature_of_set(c)
+    w = as_weights(weights, x)
+    c = curvature_of_set(c)
     out: Tensor = _Centroid.apply(x, w, c)
     return out.squeeze(-2).to(dtype)
 
@@ -162,11 +138,11 @@ def frechet_mean(
     # Directions at a mean far out are lost in float32 (eps·cosh of its radius): iterate in float64.
     x = x.double()
     c = c.double() if isinstance(c, Tensor) else c
-    w = _as_weights(weights, x)
+    w = as_weights(weights, x)
     w = w / w.sum(-2, keepdim=True)
     with torch.no_grad():
         m = centroid(x, w.squeeze(-1), c).unsqueeze(-2)  # (..., 1, d)
-    c = _curvature_of_set(c)
+    c = curvature_of_set(c)
     with torch.no_grad():
         for _ in range(max_iter):
             step = _newton_step(x, w, m, c)

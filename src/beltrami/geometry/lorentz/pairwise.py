@@ -11,6 +11,7 @@ from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, prepare
 from beltrami.geometry.chord import curvature_derivative, dist_of_chord, root, squared_chord
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+from beltrami.geometry.sets import check_sets
 
 # Elements of the (rows, m, d) blocks by which float64 inputs are worked through.
 _BLOCK_ELEMENTS = 1 << 21
@@ -34,16 +35,7 @@ def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
         c: curvature −c, one for each set: a float, a tensor of shape (1,), or (..., 1, 1).
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
-    if x.ndim < 2 or y.ndim < 2:
-        raise ValueError(
-            f"x and y must hold rows of points, (..., n, d), got shapes {tuple(x.shape)} and "
-            f"{tuple(y.shape)}"
-        )
-    if isinstance(c, Tensor) and c.ndim > 1 and c.shape[-2] != 1:
-        raise ValueError(
-            f"pairwise_dist takes one curvature a set, so c must have shape (1,) or (..., 1, 1), "
-            f"got {tuple(c.shape)}"
-        )
+    check_sets(x, y, c)
     if x.dtype == torch.float64:
         return _elementwise(x, y, c)
     out: Tensor = _PairwiseDist.apply(x, y, c)
