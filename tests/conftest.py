@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
+import hypothesis
 import pytest
 import torch
 
 # Tests run side by side, one worker a core; threads inside them would only get in the way.
 torch.set_num_threads(1)
+
+# On CI a failure must be one of the change, not of the draw; elsewhere every run explores anew.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("local", deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

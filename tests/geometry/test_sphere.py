@@ -136,11 +136,12 @@ def test_walks_stay_on_the_sphere(seed: int, d: int, angle: float) -> None:
     v = v * (angle / v.norm()) * c**-0.5
     y = sphere.exp(x, v, c)
     torch.testing.assert_close(y.norm().item(), c**-0.5, rtol=1e-14, atol=0)
-    # log is conditioned like 1/(π − θ) in its direction.
-    torch.testing.assert_close(sphere.log(x, y, c), v, rtol=0, atol=1e-13 / (math.pi - angle))
+    # Near the opposite point directions are conditioned like 1/(π − θ).
+    slack = 1e-13 / min(1.0, math.pi - angle)
+    torch.testing.assert_close(sphere.log(x, y, c), v, rtol=0, atol=slack)
     w = sphere.transport(x, y, v, c)
-    assert abs((w @ y).item()) < 1e-13 * c**-1
-    torch.testing.assert_close(w, -sphere.log(y, x, c), rtol=0, atol=1e-13 / (math.pi - angle))
+    assert abs((w @ y).item()) < slack / c
+    torch.testing.assert_close(w, -sphere.log(y, x, c), rtol=0, atol=slack)
 
 
 def test_projection_and_samples() -> None:

@@ -290,7 +290,7 @@ def mobius_add(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
     return mobius(x, y, c).to(dtype)
 
 
-def mobiusas_scalar(r: Tensor | float, x: Tensor, c: Scalar = 1.0) -> Tensor:
+def mobius_scalar(r: Tensor | float, x: Tensor, c: Scalar = 1.0) -> Tensor:
     """Möbius scalar multiple `r ⊗ x = tanh(r·atanh(√c|x|))/(√c|x|)·x = exp0(r·log0(x))`.
 
     A tensor r broadcasts against x[..., :1].

@@ -149,11 +149,10 @@ def _vjp(
 
 def save_with_scalar(ctx: Any, *inputs: Tensor | float) -> None:
     """Save the inputs of a Function whose last one may be a Python number."""
-    *tensors, scalar = inputs
-    if isinstance(scalar, Tensor):
-        tensors.append(scalar)
-    ctx.scalar = None if isinstance(scalar, Tensor) else scalar
-    ctx.save_for_backward(*tensors)
+    scalar = inputs[-1]
+    is_tensor = isinstance(scalar, Tensor)
+    ctx.scalar = None if is_tensor else scalar
+    ctx.save_for_backward(*(inputs if is_tensor else inputs[:-1]))
 
 
 def load_with_scalar(ctx: Any) -> Any:
