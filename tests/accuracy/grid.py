@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mpmath
@@ -98,10 +98,15 @@ class Case:
     max_dim: int = max(DIMS)
 
     def cells(self, cells: Iterator[Cell]) -> Iterator[Cell]:
+        """The cells the case can be measured in, and those at the very end of its reach."""
         for cell in cells:
-            fits = self.min_dim <= cell.dim <= self.max_dim
-            if fits and cell.radius <= self.max_radius[cell.dtype]:
+            limit = self.max_radius[cell.dtype]
+            if not self.min_dim <= cell.dim <= self.max_dim:
+                continue
+            if cell.radius <= limit:
                 yield cell
+            elif limit not in RADII and cell.radius == min(r for r in RADII if r > limit):
+                yield replace(cell, radius=limit)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,10 @@ def chord_sq(x: Vector, y: Vector, c: Any) -> Any:
 
 
 def dist(x: Vector, y: Vector, c: Any) -> Any:
-    return mpmath.acosh(-c * minkowski(x, y, c)) / mpmath.sqrt(c)
+    cosh = -c * minkowski(x, y, c)
+    if mpmath.re(cosh) < 1 and mpmath.im(cosh) == 0:  # one point, up to the last of 160 digits
+        cosh = mpmath.mpf(1)
+    return mpmath.acosh(cosh) / mpmath.sqrt(c)
 
 
 def dist_sq(x: Vector, y: Vector, c: Any) -> Any:
@@ -130,6 +133,8 @@ def transport_to0(x: Vector, v: Vector, c: Any) -> Vector:
 
 def geodesic(x: Vector, y: Vector, c: Any, t: Any) -> Vector:
     z = mpmath.sqrt(c) * dist(x, y, c)
+    if z == 0:  # rounded to one point
+        return combine((1 - t, x), (t, y))
     return combine(
         (mpmath.sinh((1 - t) * z) / mpmath.sinh(z), x), (mpmath.sinh(t * z) / mpmath.sinh(z), y)
     )

@@ -33,6 +33,7 @@ X = torch.zeros(3, 4)
         (lambda: lorentz.centroid(torch.zeros(4)), ValueError, "next to last"),
         (lambda: lorentz.pairwise_dist(X[0], X), ValueError, "rows of points"),
         (lambda: lorentz.pairwise_dist(X, X, torch.ones(3, 1)), ValueError, "one curvature"),
+        (lambda: lorentz.geodesic(X, X, torch.ones(3, 1).long()), TypeError, "t must be"),
         (lambda: lorentz.uniform_ball(5, 2, radius=0.0), ValueError, "radius .* got 0.0"),
         (lambda: lorentz.uniform_ball(), ValueError, "shape"),
         (lambda: lorentz.wrapped_normal(X, -1.0), ValueError, "std .* got -1.0"),
@@ -52,6 +53,10 @@ def test_debug_finds_bad_values_and_only_inside() -> None:
             lorentz.time(bad)
         with pytest.raises(ValueError, match=r"c must be positive, got -2\.0"):
             lorentz.time(X, torch.tensor([-2.0]))
+        with pytest.raises(ValueError, match="c has 1 entries that are not finite"):
+            lorentz.time(X, torch.tensor([float("inf")]))
+        with pytest.raises(ValueError, match="weights has 1 entries"):
+            lorentz.centroid(X, torch.tensor([1.0, float("nan"), 1.0]))
     lorentz.time(bad)
 
 

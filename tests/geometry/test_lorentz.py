@@ -176,6 +176,27 @@ def test_gradients_are_finite_at_singular_pairs(name, pair, dtype):
     assert all(g is None or torch.isfinite(g).all() for g in grads)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("scale", [0.0, 0.02, 5.0])
+@pytest.mark.parametrize("name", ["chord_sq", "dist_sq", "log", "midpoint", "boost"])
+def test_second_derivatives_with_a_point_at_or_near_the_origin(name, scale, dim):
+    y = points(3, dim, radius=2.0, seed=1)
+    c = torch.tensor([0.7], dtype=F64, requires_grad=True)
+    f = getattr(lorentz, name)
+    for a, b in ((scale * y, y), (y, scale * y)):
+        args = (a.clone().requires_grad_(), b.clone().requires_grad_(), c)
+        assert gradcheck(f, args)
+        assert gradgradcheck(f, args)
+
+
+def test_points_too_small_to_square_do_not_overflow():
+    tiny = torch.tensor([0.0, 1e-22], requires_grad=True)
+    far = lorentz.exp0(torch.tensor([39.0, 1.0])).requires_grad_()
+    d = lorentz.dist(tiny, far)
+    torch.testing.assert_close(d, lorentz.dist0(far))
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(d, (tiny, far)))
+
+
 def test_dist_has_no_gradient_at_coincident_points():
     x = points(4, 3).requires_grad_()
     lorentz.dist(x, x.detach().clone()).sum().backward()
@@ -267,7 +288,12 @@ def test_means_have_right_gradients():
     c = torch.tensor([0.7], dtype=F64, requires_grad=True)
     for mean in (lorentz.centroid, lorentz.frechet_mean):
         assert gradcheck(mean, (x, w, c))
-    assert gradgradcheck(lorentz.centroid, (x, w, c))
+    special = torch.zeros(2, 4, 3, dtype=F64)  # points at the origin, and a set that balances
+    special[0, 1:] = x.detach()[0, 1:]
+    special[1, 1] = torch.tensor([0.3, 0.0, 0.0])
+    special[1, 2] = -special[1, 1]
+    for points_ in (x, special.requires_grad_()):
+        assert gradgradcheck(lorentz.centroid, (points_, w, c))
 
 
 @pytest.mark.parametrize("spread", ["one-hot", "even"])
@@ -316,11 +342,15 @@ def test_pairwise_dist_in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_pairwise_dist_of_a_set_with_itself(dtype):
-    x = points(20, 5, radius=4.0, dtype=dtype).requires_grad_()
-    d = lorentz.pairwise_dist(x, x)
+    x = points(20, 5, radius=4.0, dtype=dtype)
+    x[:2] = 0.0  # as rows of padding are
+    x.requires_grad_()
+    c = torch.ones(1, dtype=dtype, requires_grad=True)
+    d = lorentz.pairwise_dist(x, x, c)
     assert d.diagonal().max() <= (4e-8 * math.sinh(4.0) if dtype == torch.float32 else 0.0)
     d.sum().backward()
     assert torch.isfinite(x.grad).all()
+    assert torch.isfinite(c.grad).all()
     assert x.grad.norm(dim=-1).max() < 45.0  # forty unit gradients at most
 
 

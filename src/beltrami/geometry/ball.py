@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import Scalar, debugging, prepare
+from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
 # Elements of the (rows, m, d) blocks by which gradients of float64 pairs are worked through.
@@ -149,10 +150,6 @@ def _sq(x: Tensor) -> Tensor:
     return n * n
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(-1, keepdim=True)
-
-
 def _one_shape(*scalars: Tensor) -> Sequence[Tensor]:
     """Broadcast the outputs of a Function, whose backward adds their gradients before it sums.
 
@@ -181,7 +178,7 @@ class _Gap(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             gx = sum_to((-2 * c * g) * x, x)
         if ctx.needs_input_grad[1] and isinstance(c, Tensor):
-            gc = sum_to(-g * _dot(x, x), c)
+            gc = sum_to(-g * dot(x, x), c)
         return gx, gc
 
 
@@ -218,7 +215,7 @@ class _Pair(torch.autograd.Function):
 
 def _by_curvature(x: Tensor, y: Tensor, ga: Tensor, gb: Tensor, gr: Tensor) -> Tensor:
     """From `∂A/∂c = −|x|²`, `∂B/∂c = −|y|²` and `B²·∂(A/B)/∂c = |y|² − |x|² = (y−x)·(y+x)`."""
-    return gr * _dot(y - x, y + x) - ga * _dot(x, x) - gb * _dot(y, y)
+    return gr * dot(y - x, y + x) - ga * dot(x, x) - gb * dot(y, y)
 
 
 class _PairAndVector(torch.autograd.Function):
@@ -227,7 +224,7 @@ class _PairAndVector(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, y: Tensor, v: Tensor, c: Scalar) -> tuple[Tensor, ...]:
         step = y - x
-        s, a, b, p, k = _one_shape(_sq(step), _gap(x, c), _gap(y, c), _dot(step, v), _dot(x, v))
+        s, a, b, p, k = _one_shape(_sq(step), _gap(x, c), _gap(y, c), dot(step, v), dot(x, v))
         return s, a, b, a / b, p, k
 
     @staticmethod
@@ -276,8 +273,8 @@ class _Combine(torch.autograd.Function):
             gx = sum_to((ctx.sign * a + b) * g, x)
         if ctx.needs_input_grad[1]:
             gy = sum_to(a * g, y)
-        ga = sum_to(_dot(torch.add(y, x, alpha=ctx.sign), g), a)
-        return gx, gy, ga, sum_to(_dot(x, g), b), None
+        ga = sum_to(dot(torch.add(y, x, alpha=ctx.sign), g), a)
+        return gx, gy, ga, sum_to(dot(x, g), b), None
 
 
 class _CombineThree(torch.autograd.Function):
@@ -301,7 +298,7 @@ class _CombineThree(torch.autograd.Function):
             gy = sum_to(a * g, y)
         if ctx.needs_input_grad[2]:
             gv = sum_to(e * g, v)
-        ga, gb, ge = sum_to(_dot(y - x, g), a), sum_to(_dot(x, g), b), sum_to(_dot(v, g), e)
+        ga, gb, ge = sum_to(dot(y - x, g), a), sum_to(dot(x, g), b), sum_to(dot(v, g), e)
         return gx, gy, gv, ga, gb, ge
 
 

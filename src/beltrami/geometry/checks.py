@@ -57,13 +57,22 @@ def prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.d
     device = next(iter(tensors.values())).device
     c = check_curvature(c, compute, device)
     if _debug_depth:
-        _check_finite(tensors)
+        check_finite(**tensors)
     return [t.to(compute) for t in tensors.values()], c, dtype
 
 
 def as_scalar(value: Tensor, keepdim: bool) -> Tensor:
     """The scalar a row of shape (..., 1), without its last dimension unless `keepdim`."""
     return value if keepdim else value.squeeze(-1)
+
+
+def as_fraction(t: Scalar, x: Tensor, name: str = "t") -> Scalar:
+    """A number along a geodesic in the dtype of x; a Python number stays one."""
+    if not isinstance(t, Tensor):
+        return t
+    if not t.is_floating_point():
+        raise TypeError(f"{name} must be a float or a floating point tensor, got {t.dtype}")
+    return t.to(x.dtype)
 
 
 def check_curvature(
@@ -82,8 +91,10 @@ def check_curvature(
             raise ValueError(
                 f"{name} is on {c.device} but the points are on {device}: move one of them"
             )
-        if _debug_depth and not signed and not bool((c > 0).all()):
-            raise ValueError(f"{name} must be positive, got {c.detach().min().item()}")
+        if _debug_depth:
+            check_finite(**{name: c})
+            if not signed and not bool((c > 0).all()):
+                raise ValueError(f"{name} must be positive, got {c.detach().min().item()}")
         return c.to(dtype)
     if isinstance(c, bool) or not isinstance(c, int | float):
         hint = "; pass curvature.value" if callable(getattr(c, "forward", None)) else ""
@@ -125,7 +136,8 @@ def _check_last_dims(tensors: dict[str, Tensor]) -> None:
             )
 
 
-def _check_finite(tensors: dict[str, Tensor]) -> None:
+def check_finite(**tensors: Tensor) -> None:
+    """Raise `ValueError` if a tensor has NaN or infinite entries. Waits for the device."""
     for name, t in tensors.items():
         bad = ~torch.isfinite(t)
         if bool(bad.any()):

@@ -34,6 +34,9 @@ from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum
 _NEAR = 1.0
 _NEAR_ALONE = 0.25
 
+# Ratio of norms below which the nearer point counts as the origin: far below eps of float64.
+_NEGLIGIBLE = 1e-18
+
 
 def squared_chord(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
     """`|x − y|²_L`, shape (..., 1). Twice differentiable everywhere; saves its inputs only."""
@@ -80,7 +83,7 @@ def root(q: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, q, 1.0).sqrt(), 0.0)
 
 
-def _over(a: Tensor, b: Tensor) -> Tensor:
+def over(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and 0 where b = 0."""
     return torch.where(b > 0, a / torch.where(b > 0, b, 1.0), 0.0)
 
@@ -106,8 +109,8 @@ def _parts(x: Tensor, y: Tensor, c: Scalar) -> _Parts:
     n, m = root(n2), root(m2)
     tx, ty = torch.sqrt(1 + c * n2), torch.sqrt(1 + c * m2)
     total = n + m
-    diff = _over(sigma, total)
-    shift = diff * _over(total, n * ty + m * tx)
+    diff = over(sigma, total)
+    shift = diff * over(total, n * ty + m * tx)
     return _Parts(delta, n2, m2, n, m, tx, ty, sigma, diff, shift)
 
 
@@ -123,8 +126,11 @@ def _across(x: Tensor, y: Tensor, p: _Parts) -> Tensor:
         return torch.where(x * y < 0, 4 * p.n * p.m, 0.0)
     x_is_lo = p.n <= p.m
     lo_norm, hi_norm = torch.where(x_is_lo, p.n, p.m), torch.where(x_is_lo, p.m, p.n)
-    w = p.delta - _over(p.diff, lo_norm) * torch.where(x_is_lo, x, y)
-    return _over(lo_norm, hi_norm) * dot(w, w)
+    # A point this close to the origin has no share in the result, and 1/|lo| may overflow.
+    counts = lo_norm > _NEGLIGIBLE * hi_norm
+    turn = torch.where(counts, p.diff, 0.0) / torch.where(counts, lo_norm, 1.0)
+    w = p.delta - turn * torch.where(x_is_lo, x, y)
+    return over(lo_norm, hi_norm) * dot(w, w)
 
 
 class _Chord(torch.autograd.Function):
@@ -159,7 +165,7 @@ class _Chord(torch.autograd.Function):
             gy = sum_to(_gradient(y, x, c, _swap(p), by_chord), y)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
             if ctx.scaled:
-                by_c = ((p.shift / p.tx) * (p.shift / p.ty) + _across(x, y, p)) / 4
+                by_c = _scaled_curvature_derivative(x, y, p, c)
             else:
                 by_c = curvature_derivative(p.shift, p.n, p.m, p.tx, p.ty, c)
             gc = sum_to(g * by_c, c)
@@ -189,8 +195,9 @@ def _gradient(x: Tensor, y: Tensor, c: Scalar, p: _Parts, g: Tensor) -> Tensor:
     if x.shape[-1] == 1:
         same_side = x * y >= 0
         b = torch.where(same_side, along, along + 2 * p.m / n)
-        b = torch.where(near_x, -drop / p.tx, b)
-        return 2 * g * (torch.where(near_x, p.delta, 0.0) + b * x)
+        b = torch.where(near_x, -drop / p.tx, torch.where(only_y, p.ty / p.tx, b))
+        rest = torch.where(near_x, p.delta, torch.where(only_y, -y, 0.0))
+        return 2 * g * (rest + b * x)
     a = torch.where(near_x, 1.0, torch.where(only_y, 0.0, torch.where(x_is_lo, 1.0, p.m / n)))
     b = torch.where(x_is_lo, along - p.diff / n, along)
     b = torch.where(near_x, -drop / p.tx, torch.where(only_y, p.ty / p.tx, b))
@@ -209,6 +216,27 @@ def curvature_derivative(
     return -(s2 / (1 + torch.sqrt(1 + c * s2))) * (factor / (tx * ty))
 
 
+def _scaled_curvature_derivative(x: Tensor, y: Tensor, p: _Parts, c: Scalar) -> Tensor:
+    """`∂(c·Q/4)/∂c = |T(y)·x − T(x)·y|²/(4·T(x)·T(y))`.
+
+    As it stands when a point is near the origin, where it is smooth; summed along and across the
+    radius when neither is, since it cancels there.
+    """
+    near_x, near_y = c * p.n2 < _NEAR, c * p.m2 < _NEAR
+    both = near_x & near_y
+    far = ~(near_x | near_y)
+    # T(y)·x − T(x)·y, through x − y where both are near, over √(T(x)·T(y)) to stay in range
+    rise = c * p.sigma / (p.tx + p.ty)  # T(x) − T(y)
+    tx, ty = torch.where(far, 1.0, p.tx), torch.where(far, 1.0, p.ty)
+    scale = 1 / torch.sqrt(tx * ty)
+    by_step = torch.where(both, ty * scale, 0.0)
+    by_x = torch.where(both | far, 0.0, ty * scale)
+    by_y = torch.where(far, 0.0, -torch.where(both, rise, tx) * scale)
+    v = by_step * p.delta + by_x * x + by_y * y
+    split = (p.shift / p.tx) * (p.shift / p.ty) + _across(x, y, p)
+    return torch.where(far, split, dot(v, v)) / 4
+
+
 class _DistOfChord(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -225,7 +253,7 @@ class _DistOfChord(torch.autograd.Function):
         chord, c = load_with_scalar(ctx)
         q = c * chord / 4
         length = root(chord)
-        g_chord = g * _over(1 / (2 * torch.sqrt(1 + q)), length)
+        g_chord = g * over(1 / (2 * torch.sqrt(1 + q)), length)
         gc = None
         if ctx.needs_input_grad[1] and isinstance(c, Tensor):
             gc = sum_to(g * length * radial.asinhc_sq_gain(q) / c, c)

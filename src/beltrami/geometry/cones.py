@@ -318,16 +318,17 @@ def _angles(x: Tensor, y: Tensor, c: Scalar) -> _Angles:
     n2, m2 = dot(x, x), dot(y, y)
     n, m = root(n2), root(m2)
     tx, ty = torch.sqrt(1 + c * n2), torch.sqrt(1 + c * m2)
-    unit_x, unit_y = _over(x, n), _over(y, m)
-    diff = _over(dot(delta, x + y), n + m)  # n − m
-    shift = diff * _over(n + m, n * ty + m * tx)
+    unit_x, unit_y = _over_or_same(x, n), _over_or_same(y, m)
+    diff = _over_or_same(dot(delta, x + y), n + m)  # n − m
+    shift = diff * _over_or_same(n + m, n * ty + m * tx)
     x_is_lo = n <= m
     # x̂ − ŷ from the difference of the points, which is exact for near pairs
-    gap = _over(delta - diff * torch.where(x_is_lo, unit_x, unit_y), torch.where(x_is_lo, m, n))
+    hi = torch.where(x_is_lo, m, n)
+    gap = _over_or_same(delta - diff * torch.where(x_is_lo, unit_x, unit_y), hi)
     half_chi2 = dot(gap, gap) / 2
     # For nearly opposite points the gap is almost 2x̂, and x̂ + ŷ, formed likewise, is what is small.
     toward = torch.where(x_is_lo, unit_x, -unit_y)
-    total = _over(x + y - diff * toward, torch.where(x_is_lo, m, n))
+    total = _over_or_same(x + y - diff * toward, hi)
     opposite = half_chi2 > 1
     seen_x, seen_y = torch.where(opposite, total, -gap), torch.where(opposite, total, gap)
     to_y = seen_x - unit_x * dot(unit_x, seen_x)
@@ -385,7 +386,7 @@ class _ExteriorAngle(torch.autograd.Function):
         gx = gy = gc = None
         if ctx.needs_input_grad[0]:
             coth = torch.hypot(torch.ones_like(s), s * c**0.5) / s
-            away = g * turn * _over(p.m, p.n) / sine
+            away = g * turn * _over_or_same(p.m, p.n) / sine
             gx = sum_to(away * p.to_y + (g * across_x * coth / p.tx) * p.unit_x, x)
         if ctx.needs_input_grad[1]:
             gy = (g * turn / sine) * p.to_x - (g * (across_y / s) / p.ty) * p.unit_y
@@ -396,7 +397,7 @@ class _ExteriorAngle(torch.autograd.Function):
         return gx, gy, gc
 
 
-def _over(a: Tensor, b: Tensor) -> Tensor:
+def _over_or_same(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and a where b = 0."""
     return a / torch.where(b > 0, b, 1.0)
 

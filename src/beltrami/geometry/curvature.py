@@ -110,13 +110,16 @@ class Curvature(nn.Module):
         )
 
     def _deviation(self, raw: Tensor) -> Tensor:
-        """f(raw); `hypot(1, t²)` is √(1 + t⁴) without overflow."""
+        """f(raw), written for |raw| > b with the bound in front so that nothing overflows."""
         lo, hi = self.bounds
         up, down = math.log(hi / self.init) - _MARGIN, math.log(self.init / lo) - _MARGIN
         if not self.learnable:  # init may be a bound itself; raw is 0 unless another was loaded
             up, down = max(up, _MARGIN), max(down, _MARGIN)
-        t2 = torch.where(raw > 0, raw / up, raw / down) ** 2
-        return raw / torch.hypot(torch.ones_like(t2), t2).sqrt()
+        bound = torch.where(raw > 0, torch.full_like(raw, up), -down)
+        inside = raw.abs() < bound.abs()
+        inner, outer = torch.where(inside, raw, 0.0), torch.where(inside, bound, raw)
+        near = inner / (1 + (inner / bound) ** 4) ** 0.25
+        return torch.where(inside, near, bound / (1 + (bound / outer) ** 4) ** 0.25)
 
 
 def _check(

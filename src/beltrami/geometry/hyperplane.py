@@ -108,7 +108,7 @@ def hyperplane_logits(
     with torch.autocast(x.device.type, enabled=False):
         products = xw @ zw.mT  # (..., k)
     q = cw * a * a
-    u = _over(products, length)
+    u = _over_or_same(products, length)
     # sinh(√c a)·t as a·sinhc(√c a)·√(1 + c|x|²), which has a limit as c → 0
     shift = a * radial.sinhc_sq(q) * torch.sqrt(1 + cw * dot(xw, xw))
     alpha = (radial.cosh_sq(q) * u - shift).to(x.dtype)
@@ -179,7 +179,7 @@ def poincare_signed_dist(
         check_inside("p", p, c)
     gap_x, gap_p = gap(x, c), gap(p, c)
     delta = x - p
-    unit = _over(w, root(dot(w, w)))
+    unit = _over_or_same(w, root(dot(w, w)))
     inner = gap_p * dot(delta, unit) - c * dot(delta, delta) * dot(p, unit)
     out = _asinh(2 * inner / (gap_p * gap_x), c)
     return out if keepdim else out.squeeze(-1)
@@ -397,12 +397,12 @@ class _Split(NamedTuple):
 
 def _split(x: Tensor, z: Tensor) -> _Split:
     length = root(dot(z, z))
-    unit = _over(z, length)
+    unit = _over_or_same(z, length)
     u = dot(unit, x)
     return _Split(length, unit, u, x - u * unit)
 
 
-def _over(a: Tensor, b: Tensor) -> Tensor:
+def _over_or_same(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and a where b = 0."""
     return a / torch.where(b > 0, b, 1.0)
 
@@ -453,7 +453,7 @@ class _Frame(torch.autograd.Function):
             grads[0] = sum_to(along * unit + across * perp, x)
         if needs[1]:
             # nothing to differentiate at z = 0, where the direction is not defined
-            across = torch.where(length > 0, _over(ga * cosh_a - gb * sinh_a, length), 0.0)
+            across = torch.where(length > 0, _over_or_same(ga * cosh_a - gb * sinh_a, length), 0.0)
             grads[1] = sum_to(across * perp, z)
         if needs[2]:
             grads[2] = sum_to(-(ga * beta + gb * (c * alpha)), a)

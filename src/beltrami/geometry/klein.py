@@ -19,7 +19,7 @@ from torch import Tensor
 
 from beltrami.geometry import radial
 from beltrami.geometry.ball import gap, pair, prepare_in_ball
-from beltrami.geometry.checks import Scalar, as_scalar, prepare
+from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, prepare
 from beltrami.geometry.chord import dist_of_chord, dist_sq_of_chord, dot
 from beltrami.geometry.radial_map import radial_map
 from beltrami.geometry.sets import as_weights, curvature_of_set
@@ -87,8 +87,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     distance. A tensor t broadcasts against x[..., :1].
     """
     (x, y), c, dtype = prepare_in_ball(c, x=x, y=y)
-    if isinstance(t, Tensor):
-        t = t.to(x.dtype)
+    t = as_fraction(t, x)
     theta_sq = c * dist_sq_of_chord(4 * _sinh_sq(x, y, c), c) / 4
     wx = radial.sinh_ratio(1 - t, theta_sq) * torch.sqrt(gap(y, c))
     wy = radial.sinh_ratio(t, theta_sq) * torch.sqrt(gap(x, c))

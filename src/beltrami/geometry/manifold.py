@@ -20,15 +20,18 @@ dimension counts the points of a set, they belong to the one before it: (..., k,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz, poincare, product, sphere, stereographic
+from beltrami.geometry.ball import pairwise_sq
 from beltrami.geometry.checks import Scalar, check_curvature, debug, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.curvature import Curvature
+from beltrami.geometry.sets import as_weights, check_sets
 
 __all__ = [
     "Euclidean",
@@ -130,7 +133,7 @@ class Manifold(ABC):
 
     def project_tangent(self, x: Tensor, v: Tensor) -> Tensor:
         """The tangent vector at x nearest to v; v itself where every tensor is one."""
-        return v
+        return v.expand(torch.broadcast_shapes(x.shape, v.shape))
 
     def tangent0_size(self, size: int) -> int:
         """Coordinates of a tangent vector at the origin (`exp0`, `log0`), points having `size`."""
@@ -157,7 +160,7 @@ class Manifold(ABC):
         """Points of a wrapped normal about the origin, shape (..., d), without gradient."""
         size = *shape[:-1], self.tangent0_size(shape[-1])
         v = torch.randn(*size, dtype=dtype, device=device, generator=generator)
-        return self.exp0(std * v)
+        return self.project(self.exp0(std * v))
 
     def check_point(self, x: Tensor) -> None:
         """Raise `ValueError` unless all rows of x are points. Waits for the device."""
@@ -221,18 +224,25 @@ class _Curved(Manifold):
 
     @property
     def learnable(self) -> bool:
-        """Whether the curvature is an object that may change, not a number."""
-        return not isinstance(self._given, float)
+        """Whether the curvature may change: a tensor, or a `Curvature` that is learnable."""
+        given = self._given
+        return given.learnable if isinstance(given, Curvature) else isinstance(given, Tensor)
+
+    @property
+    def _identity(self) -> Hashable:
+        """What two equal manifolds share: the numbers if fixed, the object if learnable."""
+        given = self._given
+        if self.learnable or isinstance(given, Tensor):
+            return id(given)
+        return tuple(given.value.flatten().tolist()) if isinstance(given, Curvature) else given
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or not isinstance(other, _Curved):
             return NotImplemented
-        if self.learnable or other.learnable:
-            return self._given is other._given
-        return self._given == other._given
+        return self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((type(self), id(self._given) if self.learnable else self._given))
+        return hash((type(self), self._identity))
 
     def __repr__(self) -> str:
         given = self._given
@@ -296,7 +306,7 @@ class _Curved(Manifold):
 
     def retract(self, x: Tensor, v: Tensor) -> Tensor:
         (x, v), _, dtype = prepare(1.0, x=x, v=v)
-        return self.project(x + v).to(dtype)
+        return self.project((x + v).to(dtype))
 
 
 class Lorentz(_Curved):
@@ -436,8 +446,8 @@ class Euclidean(Manifold):
 
     def pairwise_dist(self, x: Tensor, y: Tensor) -> Tensor:
         (x, y), _, _ = prepare(1.0, x=x, y=y)
-        # The matrix product form is faster and loses half of the digits of near pairs.
-        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+        check_sets(x, y, 1.0)
+        return root(pairwise_sq(x, y))
 
     def exp(self, x: Tensor, v: Tensor) -> Tensor:
         (x, v), _, dtype = prepare(1.0, x=x, v=v)
@@ -456,16 +466,16 @@ class Euclidean(Manifold):
         return x
 
     def transport(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
-        prepare(1.0, x=x, y=y, v=v)
-        return v.expand(torch.broadcast_shapes(x.shape, y.shape, v.shape))
+        *_, dtype = prepare(1.0, x=x, y=y, v=v)
+        return v.to(dtype).expand(torch.broadcast_shapes(x.shape, y.shape, v.shape))
 
     def transport_from0(self, y: Tensor, v: Tensor) -> Tensor:
-        prepare(1.0, y=y, v=v)
-        return v.expand(torch.broadcast_shapes(y.shape, v.shape))
+        *_, dtype = prepare(1.0, y=y, v=v)
+        return v.to(dtype).expand(torch.broadcast_shapes(y.shape, v.shape))
 
     def transport_to0(self, x: Tensor, v: Tensor) -> Tensor:
-        prepare(1.0, x=x, v=v)
-        return v.expand(torch.broadcast_shapes(x.shape, v.shape))
+        *_, dtype = prepare(1.0, x=x, v=v)
+        return v.to(dtype).expand(torch.broadcast_shapes(x.shape, v.shape))
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor, *, keepdim: bool = False) -> Tensor:
         (x, u, v), _, _ = prepare(1.0, x=x, u=u, v=v)
@@ -486,9 +496,7 @@ class Euclidean(Manifold):
 
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         (x,), _, dtype = prepare(1.0, x=x)
-        if weights is None:
-            return x.mean(-2).to(dtype)
-        w = weights.to(x.dtype).unsqueeze(-1)
+        w = as_weights(weights, x)
         return ((w * x).sum(-2) / w.sum(-2)).to(dtype)
 
     def frechet_mean(self, x: Tensor, weights: Tensor | None = None) -> Tensor:

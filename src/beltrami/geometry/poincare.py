@@ -41,7 +41,7 @@ from beltrami.geometry.ball import (
     prepare_in_ball,
     turn,
 )
-from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, prepare
+from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, check_curvature, prepare
 from beltrami.geometry.chord import (
     dist_of_chord,
     dist_sq_of_chord,
@@ -220,8 +220,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     ball. t outside [0, 1] extends the geodesic. A tensor t broadcasts against x[..., :1].
     """
     (x, y), c, dtype = prepare_in_ball(c, x=x, y=y)
-    if isinstance(t, Tensor):
-        t = t.to(x.dtype)
+    t = as_fraction(t, x)
     s, a, b, _ = pair(x, y, c)
     theta_sq = c * dist_sq_of_chord(4 * s / (a * b), c)
     wx, wy = radial.sinh_ratio(1 - t, theta_sq), radial.sinh_ratio(t, theta_sq)

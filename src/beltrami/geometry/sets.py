@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar
+from beltrami.geometry.checks import Scalar, check_finite, debugging
 
 
 def as_weights(weights: Tensor | None, x: Tensor) -> Tensor:
@@ -24,6 +24,8 @@ def as_weights(weights: Tensor | None, x: Tensor) -> Tensor:
             f"weights must have shape (..., n) with n = {x.shape[-2]} for points of shape "
             f"{tuple(x.shape)}, got {tuple(weights.shape)}"
         )
+    if debugging():
+        check_finite(weights=weights)
     return weights.to(x.dtype).unsqueeze(-1)
 
 

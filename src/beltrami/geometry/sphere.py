@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, as_scalar, debugging, prepare
-from beltrami.geometry.chord import dot, root
+from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, debugging, prepare
+from beltrami.geometry.chord import dot, over, root
 from beltrami.geometry.radial_signed import atanhc_signed
 
 __all__ = [
@@ -77,11 +77,6 @@ def _prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.
     return out, c, dtype
 
 
-def _over(a: Tensor, b: Tensor) -> Tensor:
-    """a/b, and 0 where b = 0."""
-    return torch.where(b > 0, a / torch.where(b > 0, b, 1.0), 0.0)
-
-
 # --- scalar functions, analytic in the squared argument -------------------------------------------
 
 
@@ -96,7 +91,7 @@ def _cos_sinc_sq(q: Tensor) -> tuple[Tensor, Tensor]:
 def _angle_sq(q: Tensor, p: Tensor) -> Tensor:
     """θ² for tan²(θ/2) = q/p; smooth at q = 0, gradient 0 at p = 0."""
     near = q <= p
-    z = _over(torch.where(near, q, p), torch.where(near, p, q))
+    z = over(torch.where(near, q, p), torch.where(near, p, q))
     half = atanhc_signed(-z)
     return torch.where(near, 4 * z * half * half, (math.pi - 2 * root(z) * half) ** 2)
 
@@ -104,9 +99,9 @@ def _angle_sq(q: Tensor, p: Tensor) -> Tensor:
 def _log_gain(q: Tensor, p: Tensor) -> Tensor:
     """θ/sin θ for tan²(θ/2) = q/p; smooth at q = 0, set to 0 at p = 0 where it has a pole."""
     near = q <= p
-    z = _over(torch.where(near, q, p), torch.where(near, p, q))
+    z = over(torch.where(near, q, p), torch.where(near, p, q))
     half, r = atanhc_signed(-z), root(z)
-    far = _over((math.pi - 2 * r * half) * (1 + z), 2 * r)
+    far = over((math.pi - 2 * r * half) * (1 + z), 2 * r)
     return torch.where(near, half * (1 + z), far)
 
 
@@ -118,7 +113,7 @@ def _polar(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     across, w = x[..., :-1], x[..., -1:]
     s = dot(across, across)
     large = root(s + w * w) + w.abs()
-    small = _over(s, large)
+    small = over(s, large)
     north = w >= 0
     return across, torch.where(north, small, large), torch.where(north, large, small)
 
@@ -244,7 +239,7 @@ def log(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
     a, b = y - x, y + x
     q, p = dot(a, a), dot(b, b)
     near, total = q <= p, q + p
-    tangent = torch.where(near, a + _over(2 * q, total) * x, b - _over(2 * p, total) * x)
+    tangent = torch.where(near, a + over(2 * q, total) * x, b - over(2 * p, total) * x)
     return (_log_gain(q, p) * tangent).to(dtype)
 
 
@@ -288,7 +283,7 @@ def norm(x: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Ten
 def project_tangent(x: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
     """The part of v across x, `v − (x·v)x/|x|²`: the nearest tangent vector."""
     (x, v), c, dtype = _prepare(c, x=x, v=v)
-    return (v - _over(dot(x, v), dot(x, x)) * x).to(dtype)
+    return (v - over(dot(x, v), dot(x, x)) * x).to(dtype)
 
 
 def riemannian_grad(x: Tensor, g: Tensor, c: Scalar = 1.0) -> Tensor:
@@ -313,7 +308,7 @@ def transport(x: Tensor, y: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
 
 
 def _reflect(v: Tensor, s: Tensor) -> Tensor:
-    return v - _over(2 * dot(s, v), dot(s, s)) * s
+    return v - over(2 * dot(s, v), dot(s, s)) * s
 
 
 def transport_from0(y: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
@@ -355,8 +350,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     against x[..., :1]. Stays at x if y is the opposite point.
     """
     (x, y), c, dtype = _prepare(c, x=x, y=y)
-    if isinstance(t, Tensor):
-        t = t.to(x.dtype)
+    t = as_fraction(t, x)
     return exp(x, t * log(x, y, c), c).to(dtype)
 
 

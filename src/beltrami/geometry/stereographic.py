@@ -34,7 +34,14 @@ from beltrami.geometry.ball import (
     pairwise_sq,
     turn,
 )
-from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debugging, prepare
+from beltrami.geometry.checks import (
+    Scalar,
+    as_fraction,
+    as_scalar,
+    check_curvature,
+    debugging,
+    prepare,
+)
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.radial_map import load_with_scalar, radial_map, save_with_scalar, sum_to
 from beltrami.geometry.radial_signed import atanhc_signed
@@ -202,8 +209,7 @@ def log(x: Tensor, y: Tensor, kappa: Scalar) -> Tensor:
 def geodesic(x: Tensor, y: Tensor, t: Tensor | float, kappa: Scalar) -> Tensor:
     """The point at fraction t of the geodesic from x (t = 0) to y: `exp(x, t·log(x, y))`."""
     (x, y), c, dtype = _prepare(kappa, x=x, y=y)
-    if isinstance(t, Tensor):
-        t = t.to(x.dtype)
+    t = as_fraction(t, x)
     return exp(x, t * log(x, y, -c), -c).to(dtype)
 
 
@@ -303,10 +309,11 @@ def project(x: Tensor, kappa: Scalar) -> Tensor:
 
     To √−κ·|x| = 1 − 4 eps, as `poincare.project` does; for κ ≥ 0 every point is left as it is.
     """
+    given = x
     (x,), _, dtype = prepare(1.0, x=x)
     kappa = check_curvature(kappa, x.dtype, x.device, name="kappa", signed=True)
     if not isinstance(kappa, Tensor):
-        return poincare.project(x, -kappa).to(dtype) if kappa < 0 else x.to(dtype)
+        return poincare.project(given, -kappa) if kappa < 0 else given
     bounded = kappa < 0
     radius = torch.where(bounded, -kappa, 1.0) ** -0.5
     limit = (1 - BORDER_EPS * torch.finfo(dtype).eps) * radius

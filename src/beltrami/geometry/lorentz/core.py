@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, prepare
+from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, check_curvature, prepare
 from beltrami.geometry.chord import (
     dist_of_chord,
     dist_sq_of_chord,
@@ -229,8 +229,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     the geodesic. A tensor t broadcasts against x[..., :1].
     """
     (x, y), c, dtype = prepare(c, x=x, y=y)
-    if isinstance(t, Tensor):
-        t = t.to(x.dtype)
+    t = as_fraction(t, x)
     d2 = c * dist_sq_of_chord(squared_chord(x, y, c), c)
     return (radial.sinh_ratio(1 - t, d2) * x + radial.sinh_ratio(t, d2) * y).to(dtype)
 

@@ -46,29 +46,37 @@ def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tenso
 class _Sums(NamedTuple):
     """What the centroid is made of: (..., n, 1) for each point or (..., 1, ·) for the set."""
 
-    n: Tensor  # |xᵢ|
+    near: Tensor  # c·|xᵢ|² < 1: no need to split along and across xᵢ, whose direction may not exist
     t: Tensor  # time of xᵢ
-    unit: Tensor  # xᵢ/|xᵢ|, (..., n, d)
+    low: Tensor  # tᵢ − |xᵢ|; 0 where near
+    unit: Tensor  # xᵢ/|xᵢ|, (..., n, d); xᵢ where near
     gap: Tensor  # xᵢ/|xᵢ| − z/|z|, (..., n, d)
-    turn: Tensor  # 1 − the cosine between xᵢ and z
+    across: Tensor  # |xᵢ| times 1 − the cosine between xᵢ and z
     z: Tensor  # Σ w·x, (..., 1, d)
     length: Tensor  # |z|
     total: Tensor  # Σ w·t
     light: Tensor  # Σ w·t − |z|
+    norm_sq: Tensor  # N² = −⟨Σ w·x, Σ w·x⟩
 
 
 def _sums(x: Tensor, w: Tensor, c: Scalar) -> _Sums:
-    n = root(dot(x, x))
-    t = torch.sqrt(1 / c + n * n)
+    n2 = dot(x, x)
+    near = c * n2 < 1
+    n = torch.where(near, 1.0, n2).sqrt()
+    t = torch.sqrt(1 / c + n2)
+    low = torch.where(near, 0.0, 1 / (c * (t + n)))
     z = (w * x).sum(-2, keepdim=True)
-    length = root(dot(z, z))
-    there = length > 0
-    unit = x / torch.where(n > 0, n, 1.0)
-    gap = unit - z / torch.where(there, length, 1.0)
-    # |x̂ − ẑ|²/2 stands for 1 − x̂·ẑ, which is 1 where there is no ẑ.
-    turn = torch.where(there, dot(gap, gap) / 2, 1.0)
-    light = (w * (1 / (c * (t + n)) + n * turn)).sum(-2, keepdim=True)
-    return _Sums(n, t, unit, gap, turn, z, length, (w * t).sum(-2, keepdim=True), light)
+    z2, total = dot(z, z), (w * t).sum(-2, keepdim=True)
+    # Where |z| is well below t_z their squares do not cancel, and z may have no direction.
+    plain = 2 * z2 < total * total
+    length = torch.where(plain, total * total, z2).sqrt()
+    direction = z / length
+    unit = x / n
+    gap = unit - direction
+    across = torch.where(near, 0.0, n * dot(gap, gap) / 2)
+    light = (w * torch.where(near, t - dot(x, direction), low + across)).sum(-2, keepdim=True)
+    norm_sq = torch.where(plain, total * total - z2, light * (total + length))
+    return _Sums(near, t, low, unit, gap, across, z, length, total, light, norm_sq)
 
 
 class _Centroid(torch.autograd.Function):
@@ -79,7 +87,7 @@ class _Centroid(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, w: Tensor, c: Scalar) -> Tensor:
         p = _sums(x, w, c)
-        return p.z / (root(c * p.light) * root(p.total + p.length))
+        return p.z / torch.sqrt(c * p.norm_sq)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -89,21 +97,21 @@ class _Centroid(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, w, c = load_with_scalar(ctx)
         p = _sums(x, w, c)
-        size = p.total + p.length
-        scale = 1 / (root(c * p.light) * root(size))  # out = scale·z
-        share = dot(g, p.z) * scale / p.light / size  # with N² = light·size
+        plain = 2 * dot(p.z, p.z) < p.total * p.total
+        split = ~(plain | p.near)  # else ½∂N²/∂xᵢ = wᵢ(total·xᵢ/tᵢ − z) does not cancel
+        scale = 1 / torch.sqrt(c * p.norm_sq)  # out = scale·z
+        share = dot(g, p.z) * scale / p.norm_sq
         gx = gw = gc = None
         if ctx.needs_input_grad[0]:
-            # ½∂N²/∂xᵢ = wᵢ(total·xᵢ/tᵢ − z); far out along and across xᵢ, where this cancels.
-            along = p.light - p.total / (c * p.t * (p.t + p.n))
-            far = along * p.unit + p.length * p.gap
-            slope = torch.where(c * p.n * p.n < 1, p.total / p.t * x - p.z, far)
+            along = p.light - p.total * p.low / p.t
+            slope = torch.where(split, along * p.unit + p.length * p.gap, p.total / p.t * x - p.z)
             gx = sum_to(w * (scale * g - share * slope), x)
         if ctx.needs_input_grad[1]:
-            product = p.light * p.t + p.length * (1 / (c * (p.t + p.n)) + p.n * p.turn)
+            product = p.light * p.t + p.length * (p.low + p.across)
+            product = torch.where(split, product, p.total * p.t - dot(p.z, x))
             gw = sum_to(scale * dot(g, x) - share * product, w)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
-            spread = p.total * (w / p.t).sum(-2, keepdim=True) / (c * p.light * size)
+            spread = p.total * (w / p.t).sum(-2, keepdim=True) / (c * p.norm_sq)
             gc = sum_to(dot(g, p.z) * scale * (spread - 1) / (2 * c), c)
         return gx, gw, gc
 

@@ -110,9 +110,10 @@ class _PairwiseDist(torch.autograd.Function):
             length = root(p.chord)
             # ∂d/∂Q = 1/(2√Q√(1+q)), with the rounding of `turn` as a floor under √Q: without it the
             # gradient of coincident points is 0/0, and that of unresolved ones grows at will.
-            floor = 2 * p.n * p.m * torch.finfo(torch.float64).eps
-            length_up = torch.sqrt(p.chord + torch.where(floor > 0, floor, 1.0))
-            h = g.double() / (2 * torch.where(floor > 0, length_up, length) * torch.sqrt(1 + q))
+            raised = p.chord + 2 * p.n * p.m * torch.finfo(torch.float64).eps
+            apart = raised > 0
+            slope = 1 / (2 * torch.sqrt(torch.where(apart, raised, 1.0)))
+            h = torch.where(apart, g.double() * slope / torch.sqrt(1 + q), 0.0)
             gx = gy = gc = None
             if ctx.needs_input_grad[0]:
                 along = 2 * h * (p.shift / p.tx + p.m)
