@@ -1,8 +1,10 @@
 # Thin by intent: every target is one script or one Python command.
+# PYTHON is what makes .venv (`make test PYTHON=python3.12`), PY the Python inside it.
 PY := .venv/bin/python
-BOOTSTRAP := python3 scripts/bootstrap.py
+PYTHON ?= python3
+BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run test test-gpu lint format bench bench-numerics docs clean
+.PHONY: help setup run test test-gpu lint format bench bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -36,6 +38,9 @@ bench:           ## CPU timings beside geoopt, HypLL and Euclidean distance
 bench-numerics:  ## the full accuracy grid and docs/numerics.md
 	@$(BOOTSTRAP) dev bench
 	$(PY) -m benchmarks.numerics
+
+figures: setup   ## the pictures and numbers of docs/why-hyperbolic.md
+	$(PY) -m scripts.make_figures
 
 docs:            ## build the documentation into site/
 	@$(BOOTSTRAP) dev docs

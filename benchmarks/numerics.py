@@ -177,6 +177,9 @@ def _listing(values: tuple[float, ...]) -> str:
 
 def run(options: Options) -> int:
     console = Console()
+    if options.jobs < 1:
+        console.print(f"--jobs must be at least 1, got {options.jobs}")
+        return 2
     axes = Axes.quick() if options.quick else Axes()
     rows = measure_grid(options, axes, console)
     if not rows:

@@ -31,7 +31,7 @@ class Options:
     only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
     """Only operations whose "model name" contains this, for example "poincare log"."""
     rounds: int = 9
-    """How often each competitor has its turn; the best time counts."""
+    """How often each competitor has its turn (slow ones fewer); the best time counts."""
 
 
 def measure(options: Options, console: Console) -> list[speed_timing.Timing]:

@@ -51,7 +51,7 @@ class Sizes:
 
     rows: int = 65536
     dim: int = 64
-    pairs: int = 2048
+    pairs: int = 1024
 
     @classmethod
     def quick(cls) -> Sizes:

@@ -20,6 +20,9 @@ from benchmarks.speed_cases import Competitor, Operation
 
 MODES = ("eager", "compiled")
 PASSES = ("forward", "forward+backward")
+# A competitor that has had this many seconds, and three turns, needs no more of them.
+_ENOUGH_SECONDS = 4.0
+_FEWEST_ROUNDS = 3
 # Forward and backward hold about this many times what forward saves.
 _PEAK_OVER_SAVED = 2.5
 
@@ -51,6 +54,7 @@ class _Runner:
         self.function = competitor.function
         self.note = ""
         self.best = dict.fromkeys(PASSES, math.inf)
+        self.spent = 0.0
         self.saved: int | None = None
         self.inputs = [t.clone().requires_grad_() for t in competitor.inputs]
         self.cotangent = torch.empty(0)
@@ -94,7 +98,9 @@ class _Runner:
         for which, step in steps.items():
             start = time.process_time()
             step()
-            self.best[which] = min(self.best[which], time.process_time() - start)
+            seconds = time.process_time() - start
+            self.spent += seconds
+            self.best[which] = min(self.best[which], seconds)
 
     def timing(self, op: Operation, ran: bool) -> Timing:
         forward, both = (1e3 * self.best[w] if ran else None for w in PASSES)
@@ -144,5 +150,6 @@ def time_operation(op: Operation, rounds: int, tick: Callable[[str], None]) -> l
     for i in range(rounds):
         tick(f"{op.title}: round {i + 1} of {rounds}")
         for runner in runners:
-            runner.lap()
+            if i < _FEWEST_ROUNDS or runner.spent < _ENOUGH_SECONDS:
+                runner.lap()
     return [runner.timing(op, ran) for runner, ran in done]

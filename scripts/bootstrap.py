@@ -2,9 +2,9 @@
 
 Usage: python3 scripts/bootstrap.py dev [docs bench ...]
 
-Runs on the system Python with its standard library alone. A stamp file holds a hash of everything
-the environment is built from, so that a second call returns at once and a changed
-pyproject.toml or constraints.txt reinstalls.
+Runs on the system Python with its standard library alone. A stamp file says what the environment
+was built from: a second call returns at once, a changed pyproject.toml or constraints.txt installs
+again, and another Python or a moved folder builds .venv anew, as does one that lost its pip.
 """
 
 from __future__ import annotations
@@ -19,46 +19,82 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP = VENV / ".beltrami-stamp"  # "base sources extra extra ..."
 SOURCES = ("pyproject.toml", "constraints.txt", "scripts/bootstrap.py")
 
 
-def fingerprint() -> str:
-    digest = hashlib.sha256(sys.version.encode())
+def base() -> str:
+    """Hash of what .venv stands on: this Python and this folder."""
+    return hashlib.sha256(f"{sys.version} {ROOT}".encode()).hexdigest()
+
+
+def sources() -> str:
+    """Hash of what is installed into it."""
+    digest = hashlib.sha256()
     for name in SOURCES:
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 
 
-def installed(stamp: Path, wanted: str, extras: set[str]) -> set[str]:
-    """Extras already installed from the same sources, empty when the environment is stale."""
-    if not PYTHON.exists() or not stamp.exists():
-        return set()
-    found, *have = stamp.read_text().split()
-    return set(have) if found == wanted else set()
+def read_stamp() -> tuple[str, str, set[str]]:
+    """(base, sources, extras) of the last complete install; empty where there was none."""
+    words = STAMP.read_text().split() if PYTHON.exists() and STAMP.exists() else []
+    return (words[0], words[1], set(words[2:])) if len(words) > 1 else ("", "", set())
+
+
+def write_stamp(extras: set[str]) -> None:
+    """Whole or not at all."""
+    new = STAMP.with_suffix(".tmp")
+    new.write_text(" ".join([base(), sources(), *sorted(extras)]))
+    new.replace(STAMP)
+
+
+def usable() -> bool:
+    """Whether .venv has pip and runs this very Python."""
+    probe = [str(PYTHON), "-c", "import pip, sys; print(sys.version)"]
+    try:
+        found = subprocess.run(probe, capture_output=True, text=True)
+    except OSError:  # no such file, or a link to a Python that is gone
+        return False
+    return found.returncode == 0 and found.stdout.split() == sys.version.split()
+
+
+def create() -> None:
+    """Make .venv, in place of what was there."""
+    print("creating .venv", flush=True)
+    try:
+        venv.create(VENV, clear=True, symlinks=os.name != "nt", with_pip=True)
+    except subprocess.CalledProcessError:
+        sys.exit(
+            "cannot put pip into .venv: this Python's ensurepip is missing or broken; on Debian "
+            "and Ubuntu `apt install python3-venv` brings it"
+        )
+
+
+def install(extras: set[str]) -> None:
+    """Install beltrami, editable, with the pinned versions."""
+    print(f"installing beltrami with {sorted(extras)}, minutes the first time", flush=True)
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--constraint", str(ROOT / "constraints.txt")]
+    command += ["--editable", f"{ROOT}[{','.join(sorted(extras))}]"]
+    if code := subprocess.run(command).returncode:
+        sys.exit(f"the install failed (pip exit code {code}); see the lines above")
 
 
 def main(extras: set[str]) -> None:
+    """Bring .venv to where it has these extras, and those it had before."""
     if sys.version_info < (3, 11):
         sys.exit(f"beltrami needs Python 3.11 or later, this is {sys.version.split()[0]}")
-    stamp, wanted = VENV / ".beltrami-stamp", fingerprint()
-    have = installed(stamp, wanted, extras)
-    if extras <= have:
+    old_base, old_sources, have = read_stamp()
+    if (old_base, old_sources) == (base(), sources()) and extras <= have:
         return
-    extras |= have
-    if not PYTHON.exists():
-        print("creating .venv", flush=True)
-        venv.create(VENV, with_pip=True)
-    target = f"{ROOT}[{','.join(sorted(extras))}]"
-    print(f"installing beltrami with {sorted(extras)}, minutes the first time", flush=True)
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*command, "--constraint", str(ROOT / "constraints.txt"), "--editable", target], check=True
-    )
-    stamp.write_text(" ".join([wanted, *sorted(extras)]))
+    if old_base not in ("", base()) or not usable():
+        create()
+    STAMP.unlink(missing_ok=True)  # until the install is complete
+    extras = extras | have
+    install(extras)
+    write_stamp(extras)
 
 
 if __name__ == "__main__":
-    try:
-        main(set(sys.argv[1:]) or {"dev"})
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"the install failed (pip exit code {error.returncode}); see the lines above")
+    main(set(sys.argv[1:]) or {"dev"})

@@ -24,7 +24,7 @@ def tree(tmp_path: Path) -> Path:
     return file
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     """The command in a process of its own that takes Ctrl-C even if ours ignores it."""
 
     def accept_interrupts() -> None:
@@ -35,7 +35,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100", **environment},
         preexec_fn=accept_interrupts,
     )
 
@@ -109,6 +109,9 @@ def test_json_is_all_there_is_on_stdout(
         (["tour", "--edges", "nowhere.tsv"], "nowhere.tsv: No such file"),
         (["tour", "--out", __file__], "is a file; give a folder"),
         (["tour", "--out", "/dev/null/x"], "a part of this path is a file"),
+        (["tour", "--out", ""], "--out is empty"),
+        (["tour", "--out="], "--out is empty"),
+        (["tour", "--edges", "", "--seeds", "1"], "--edges is empty"),
         (["tour", "--sedes", "3"], "--sedes"),
         (["tuor"], "tuor"),
     ],
@@ -140,8 +143,8 @@ def test_bad_edges_name_their_line(tmp_path: Path, capsys: pytest.CaptureFixture
     ("failure", "code", "shown"),
     [
         (RuntimeError("unforeseen"), 1, "Please report it"),
-        (OSError(28, "No space left on device"), 1, "No space left on device"),
-        (KeyboardInterrupt(), 130, "Continue with: beltrami tour"),
+        (OSError(28, "No space left on device"), 1, "{out}: No space left on device"),
+        (KeyboardInterrupt(), 130, "no run was finished.\nStart again with: beltrami tour"),
     ],
 )
 def test_exit_codes_of_failures(
@@ -160,8 +163,46 @@ def test_exit_codes_of_failures(
     assert main(["tour", "--edges", str(tree), "--out", str(tmp_path / "o"), "--json"]) == code
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert shown in printed.err
+    assert shown.format(out=tmp_path / "o") in printed.err
     assert ("Traceback" in printed.err) == isinstance(failure, RuntimeError)
+
+
+def test_an_interrupt_before_the_work_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: object) -> None:  # as while tyro is being imported
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("beltrami.cli.parse", interrupt)
+    assert main(["tour"]) == 130
+    assert capsys.readouterr().err == "Interrupted; nothing was finished.\n"
+
+
+def test_a_narrow_encoding_gets_question_marks(tmp_path: Path) -> None:
+    tree = tmp_path / "bär.csv"
+    tree.write_text("bär,tier\nfuchs,tier\n", encoding="utf-8")
+    arguments = ["tour", "--edges", str(tree), "--seeds", "1", "--steps", "2"]
+    arguments += ["--out", str(tmp_path / "größe")]
+    table = start(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    printed, errors = table.communicate(timeout=60)
+    assert table.returncode == 0, errors
+    assert "gr??e/report.html" in printed.replace("\n", "")
+    machine = start(*arguments, "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    printed, errors = machine.communicate(timeout=60)
+    assert machine.returncode == 0, errors
+    assert json.loads(printed)["tree"]["name"] == "bär"
+    assert "größe" in json.loads(printed)["files"]["report"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["info"], ["info", "--json"], ["--help"]])
+def test_a_full_disk_behind_stdout_is_named(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "beltrami", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "cannot write to standard output: [Errno 28] No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a POSIX signal here")
@@ -181,7 +222,7 @@ def test_interrupt_keeps_finished_runs_and_resumes(tmp_path: Path) -> None:
     finished = len(list(out.glob("runs-*/*.json")))
     assert finished >= 2
     assert f"{finished} finished runs are kept in {out}" in errors
-    assert f"Continue with: beltrami tour --seeds 500 --steps 60 --out {out}" in errors
+    assert f"Continue with: beltrami tour --seeds=500 --steps=60 --out={out}" in errors
     assert "Traceback" not in errors
     assert not list(out.rglob("*.tmp"))
 

@@ -2,17 +2,21 @@
 
 Results go to stdout, as a table or, with --json, as one JSON document and nothing else; progress
 and errors go to stderr. What the user got wrong ends in one line that names the value and the fix,
-and in exit code 2; only a defect of ours shows a traceback, with exit code 1.
+and in exit code 2; what the system refuses (a full disk) ends in one line and exit code 1; only a
+defect of ours shows a traceback, also with exit code 1.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import json as json_format
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 from beltrami import __version__
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from beltrami.recipes.store import RunStore
     from beltrami.recipes.tour import Run, TourResult
 
 OK, FAILURE, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -32,13 +37,18 @@ Results go to stdout, progress and errors to stderr. `beltrami --version` prints
 
 Exit codes:
     0   done
-    1   unexpected failure; please report it with the output of `beltrami info`
+    1   failure: of the system, such as a full disk, which one line names, or of beltrami, with
+        a traceback; please report the latter with the output of `beltrami info`
     2   bad usage or bad input; the message names the value and the fix
   130   interrupted (Ctrl-C); finished work is on disk and the message says how to go on"""
 
 
 class BadInputError(Exception):
     """Something the user can put right; the message says what and how."""
+
+
+class OutputError(Exception):
+    """The system did not let us write; the message says where and why."""
 
 
 class InterruptedWork(KeyboardInterrupt):
@@ -70,10 +80,14 @@ class TourCommand(TourConfig):
             with progress:
                 result = tour.run(progress)
         except KeyboardInterrupt as interrupt:
-            raise InterruptedWork(
-                f"Interrupted. {tour.store.finished()} finished runs are kept in "
-                f"{tour.store.folder}.\nContinue with: {self.command()}"
-            ) from interrupt
+            raise InterruptedWork(_what_is_left(tour.store, self.command())) from interrupt
+        except BrokenPipeError:  # stderr, not the output folder
+            raise
+        except OSError as error:
+            reason = error.strerror or error
+            raise OutputError(
+                f"cannot write to {self.out}: {reason}\nThen continue with: {self.command()}"
+            ) from error
         self._print(result)
 
     def _print(self, result: TourResult) -> None:
@@ -185,23 +199,24 @@ def environment() -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the codes are in `beltrami --help`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:
-        print(f"beltrami {__version__}")
-        return OK
+    _print_what_the_encoding_can()
     try:
-        parse(arguments or ["--help"]).execute()
-    except SystemExit as stop:  # tyro has printed help (0) or what is wrong (2)
-        return USAGE if stop.code or not arguments else OK
+        code = run(arguments)
+        sys.stdout.flush()  # now, where a full disk can still be named
+        return code
     except BadInputError as error:
         return _fail(f"error: {error}", USAGE)
     except KeyboardInterrupt as interrupt:
-        return _fail(str(interrupt) or "Interrupted.", INTERRUPTED)
-    except BrokenPipeError:
-        # Who read our output went away; the interpreter must not try to flush what is left of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(str(interrupt) or "Interrupted; nothing was finished.", INTERRUPTED)
+    except OutputError as error:
+        return _fail(f"error: {error}", FAILURE)
+    except BrokenPipeError:  # who read our output went away
+        _drop_stdout()
         return FAILURE
     except OSError as error:
-        return _fail(f"error: {error}", FAILURE)
+        _drop_stdout()
+        where = "" if error.filename else "cannot write to standard output: "
+        return _fail(f"error: {where}{error}", FAILURE)
     except Exception:
         import traceback
 
@@ -211,6 +226,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             "of `beltrami info`.",
             FAILURE,
         )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and execute; failures are the caller's."""
+    if arguments == ["--version"]:
+        print(f"beltrami {__version__}")
+        return OK
+    _refuse_empty_values(arguments)
+    try:
+        command = parse(arguments or ["--help"])
+    except SystemExit as stop:  # tyro has printed help (0) or what is wrong (2)
+        return USAGE if stop.code or not arguments else OK
+    command.execute()
     return OK
 
 
@@ -229,6 +257,22 @@ def parse(arguments: Sequence[str]) -> TourCommand | InfoCommand:
         config=(DisallowNone, FlagCreatePairsOff),
     )
     return parsed
+
+
+def _refuse_empty_values(arguments: Sequence[str]) -> None:
+    """An empty path would silently mean the current folder."""
+    for before, argument in pairwise(["", *arguments]):
+        name, equals, value = argument.partition("=")
+        if not argument or (name.startswith("--") and equals and not value):
+            raise BadInputError(f"{name or before or 'an argument'} is empty; give a value")
+
+
+def _what_is_left(store: RunStore, command: str) -> str:
+    finished = store.finished()
+    if not finished:
+        return f"Interrupted; no run was finished.\nStart again with: {command}"
+    runs = "finished run is" if finished == 1 else "finished runs are"
+    return f"Interrupted. {finished} {runs} kept in {store.folder}.\nContinue with: {command}"
 
 
 def _tour_table(result: TourResult, seeds: int) -> Table:
@@ -258,12 +302,24 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    print(json_format.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+    print(json_format.dumps(value, indent=2, allow_nan=False))  # ASCII: any stdout can take it
 
 
 def _print_path(console: Console, name: str, path: str) -> None:
     # No markup and no wrapping: a path must survive being copied.
     console.print(f"{name}: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_what_the_encoding_can() -> None:
+    """A stdout that is not UTF-8 gets "?" for what it cannot hold, not a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _drop_stdout() -> None:
+    """The interpreter must not try, at its end, to flush what could not be written."""
+    with contextlib.suppress(OSError):  # a stdout that is no file has nothing to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:

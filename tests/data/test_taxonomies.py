@@ -64,6 +64,8 @@ def test_carnivore_distances_satisfy_the_four_point_condition() -> None:
         "child\tparent\nb\ta\nc\ta\n",
         "b,a\nc,a",
         "# a comment\n\nChild,Parent\nb,a\r\n c , a \n",
+        "# a comment, with, commas\n#child,parent\nb,a\nc,a\n# the end",
+        "# tabs, then\nb\ta\n# b, a\nc\ta",
         '"b",a\n"c","a"',
     ],
 )
@@ -78,6 +80,13 @@ def test_rows_may_come_in_any_order() -> None:
     tree = parse("d\tc\nc\tb\nb\ta")
     assert tree.labels == ("a", "b", "c", "d")
     assert tree.depth == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["#b\ta\nc\t#b", "c,#b\n#b,a", "#b,a\n#c,#b"])
+def test_labels_may_start_with_a_hash(text: str) -> None:
+    tree = parse(text)
+    assert tree.labels[:2] == ("a", "#b")
+    assert len(tree) == 3
 
 
 def test_quoted_comma_is_part_of_the_label() -> None:

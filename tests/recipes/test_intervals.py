@@ -16,6 +16,11 @@ def test_quantiles(degrees: int, quantile: float) -> None:
     assert t975(degrees) == pytest.approx(quantile, abs=6e-4)
 
 
+def test_the_expansion_is_as_accurate_as_it_says() -> None:
+    for degrees, quantile in ((11, 2.2009851601), (12, 2.1788128297), (20, 2.0859634473)):
+        assert t975(degrees) == pytest.approx(quantile, abs=1.2e-4)
+
+
 def test_three_values() -> None:
     interval = mean_interval([1.0, 2.0, 3.0])
     assert interval.mean == 2

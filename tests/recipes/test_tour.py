@@ -3,11 +3,16 @@ from __future__ import annotations
 import errno
 import json
 import math
+import shlex
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from beltrami.cli import parse
+from beltrami.recipes import tour_report
 from beltrami.recipes.embedding import GEOMETRIES
+from beltrami.recipes.intervals import Interval
 from beltrami.recipes.tour import LEARNING_RATES, Run, Tour, TourConfig
 
 EDGES = "child,parent\n" + "\n".join(
@@ -149,8 +154,49 @@ def test_one_seed_has_no_interval(config: TourConfig) -> None:
 def test_command_repeats_the_tour(config: TourConfig, tmp_path: Path) -> None:
     assert TourConfig().command() == "beltrami tour"
     spaced = changed(config, out=tmp_path / "a b", fresh=True)
-    assert f"--seeds 2 --steps 25 --out '{tmp_path / 'a b'}'" in spaced.command()
+    assert f"--seeds=2 --steps=25 '--out={tmp_path / 'a b'}'" in spaced.command()
     assert "fresh" not in spaced.command()  # it would undo what is to be continued
+
+
+def test_command_survives_a_path_that_looks_like_an_option() -> None:
+    config = TourConfig(edges=Path("-mine.csv"), out=Path("--out"))
+    parsed = parse(shlex.split(config.command())[1:])
+    assert isinstance(parsed, TourConfig)
+    assert (parsed.edges, parsed.out) == (config.edges, config.out)
+
+
+@pytest.mark.parametrize(
+    ("difference", "paragraph"),
+    [
+        (Interval(-0.2, 0.1), tour_report.FLAT_SQUEEZES),
+        (Interval(-0.2, 0.3), tour_report.ABOUT_EQUAL),
+        (Interval(0.0, 0.0), tour_report.ABOUT_EQUAL),
+        (Interval(0.2, 0.3), tour_report.ABOUT_EQUAL),
+        (Interval(0.2, 0.1), tour_report.FLAT_IS_BETTER),
+        (Interval(-0.2, None), tour_report.NO_VERDICT),
+    ],
+)
+def test_the_page_claims_what_the_interval_allows(difference: Interval, paragraph: str) -> None:
+    assert tour_report.verdict(difference) == paragraph
+
+
+def test_the_verdict_is_on_the_page(config: TourConfig) -> None:
+    result = Tour(config).run()
+    said = tour_report.verdict(result.summary["average_distortion"]["difference"])
+    others = {tour_report.FLAT_SQUEEZES, tour_report.ABOUT_EQUAL, tour_report.FLAT_IS_BETTER}
+    html = unescape(result.report_path.read_text())
+    assert said in html
+    assert not any(text in html for text in others - {said})
+    assert "From a random start the hyperbolic fit" in html
+
+
+@pytest.mark.parametrize(
+    ("mean", "text"), [(0.0004, "0.000"), (-0.0004, "0.000"), (0.25, "+0.250"), (-0.25, "−0.250")]
+)
+def test_a_difference_that_rounds_to_zero_has_no_sign(mean: float, text: str) -> None:
+    columns = {name.lower(): Interval(mean, None) for name in tour_report.COLUMNS}
+    (row,) = tour_report.summary_table({"map": columns}, seeds=1).rows
+    assert row.values[-1] == text
 
 
 @pytest.mark.parametrize(

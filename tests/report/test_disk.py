@@ -8,7 +8,17 @@ import pytest
 import torch
 
 from beltrami.geometry import lorentz
-from beltrami.report.disk import RADIUS, disk_svg, geodesic_path, place_labels, plane_svg, seen_from
+from beltrami.report.disk import (
+    MARGIN_X,
+    MARGIN_Y,
+    MAX_LABEL,
+    RADIUS,
+    disk_svg,
+    geodesic_path,
+    place_labels,
+    plane_svg,
+    seen_from,
+)
 
 NUMBER = r"(-?[\d.]+)"
 ARC = re.compile(rf"M{NUMBER} {NUMBER}A{NUMBER} {NUMBER} 0 0 ([01]) {NUMBER} {NUMBER}$")
@@ -123,6 +133,25 @@ def test_other_centre_moves_that_node_to_the_middle() -> None:
     )
     (node,) = svg.findall(f".//{SVG}circle[@data-node='3']")
     assert (float(node.get("cx", 1)), float(node.get("cy", 1))) == (0, 0)
+
+
+def test_the_names_end_with_the_central_node() -> None:
+    points, parent, labels = small_tree()
+    svg = ElementTree.fromstring(
+        disk_svg(points, parent, labels, title="T", description="D.", centre=3)
+    )
+    assert svg.findtext(f"{SVG}title") == "T, seen from c"
+    assert svg.findtext(f"{SVG}desc") == "D. In the centre: c."
+
+
+def test_the_longest_labels_fit_the_picture_all_around_the_rim() -> None:
+    long = "W" * (2 * MAX_LABEL)
+    for degrees in range(360):
+        angle = math.radians(degrees)
+        (label,) = place_labels([0.99 * complex(math.cos(angle), math.sin(angle))], [long], [0])
+        assert abs(label.box.left) <= RADIUS + MARGIN_X
+        assert abs(label.box.right) <= RADIUS + MARGIN_X
+        assert max(-label.box.top, label.box.bottom) <= RADIUS + MARGIN_Y
 
 
 def test_placed_labels_never_overlap() -> None:

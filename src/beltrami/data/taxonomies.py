@@ -7,8 +7,9 @@ An edge file is UTF-8 text with two columns, child and parent, separated by tabs
     wolf    canine
     canine  carnivore
 
-The header row is optional, blank lines and lines that start with ``#`` are skipped, and fields may
-be quoted as CSV allows. The root is the one node that is nobody's child.
+The header row is optional, blank lines are skipped, and fields may be quoted as CSV allows. A line
+that starts with ``#`` is a comment, unless it has two columns: labels may start with ``#``, too.
+The root is the one node that is nobody's child.
 """
 
 from __future__ import annotations
@@ -161,14 +162,18 @@ def parse_edges(lines: Sequence[str], *, name: str, source: str) -> Tree:
 
 def _rows(lines: Iterable[str], source: str) -> Iterator[tuple[int, str, str]]:
     """(line number, child, parent) of each edge line, checked for shape."""
-    kept = [(number, text) for number, text in enumerate(lines, start=1) if _has_edge(text)]
-    delimiter = "\t" if kept and "\t" in kept[0][1] else ","
-    for position, (number, text) in enumerate(kept):
+    filled = [(number, text) for number, text in enumerate(lines, start=1) if text.strip()]
+    delimiter = _delimiter([text for _, text in filled])
+    may_be_header = True
+    for number, text in filled:
         try:
             fields = [field.strip() for field in next(csv.reader([text], delimiter=delimiter))]
         except csv.Error as error:
             raise TaxonomyError(f"{source}, line {number}: {error}") from error
-        if position == 0 and tuple(field.lower() for field in fields) == HEADER:
+        if _has_hash(text) and len(fields) != len(HEADER):
+            continue  # a comment
+        first, may_be_header = may_be_header, False
+        if first and tuple(field.lower().lstrip("# ") for field in fields) == HEADER:
             continue
         if len(fields) != len(HEADER):
             kind = "tab" if delimiter == "\t" else "comma"
@@ -187,8 +192,14 @@ def _rows(lines: Iterable[str], source: str) -> Iterator[tuple[int, str, str]]:
         yield number, child, parent
 
 
-def _has_edge(text: str) -> bool:
-    return bool(text.strip()) and not text.lstrip().startswith("#")
+def _has_hash(text: str) -> bool:
+    return text.lstrip().startswith("#")
+
+
+def _delimiter(texts: Sequence[str]) -> str:
+    """Tab or comma, by the first line that is surely no comment."""
+    first = next((text for text in texts if not _has_hash(text)), "".join(texts[:1]))
+    return "\t" if "\t" in first else ","
 
 
 def _only_root(parent_of: Mapping[str, str], line_of: Mapping[str, int], source: str) -> str:

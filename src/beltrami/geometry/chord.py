@@ -129,7 +129,8 @@ def _across(x: Tensor, y: Tensor, p: _Parts) -> Tensor:
     # A point this close to the origin has no share in the result, and 1/|lo| may overflow.
     counts = lo_norm > _NEGLIGIBLE * hi_norm
     turn = torch.where(counts, p.diff, 0.0) / torch.where(counts, lo_norm, 1.0)
-    w = p.delta - turn * torch.where(x_is_lo, x, y)
+    turn_x, turn_y = torch.where(x_is_lo, -turn, 0.0), torch.where(x_is_lo, 0.0, -turn)
+    w = torch.addcmul(torch.addcmul(p.delta, turn_x, x), turn_y, y)
     return over(lo_norm, hi_norm) * dot(w, w)
 
 
@@ -160,9 +161,9 @@ class _Chord(torch.autograd.Function):
         by_chord = c * g / 4 if ctx.scaled else g
         gx = gy = gc = None
         if ctx.needs_input_grad[0]:
-            gx = sum_to(_gradient(x, y, c, p, by_chord), x)
+            gx = sum_to(_gradient(x, y, c, p, by_chord, 1), x)
         if ctx.needs_input_grad[1]:
-            gy = sum_to(_gradient(y, x, c, _swap(p), by_chord), y)
+            gy = sum_to(_gradient(y, x, c, _swap(p), by_chord, -1), y)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
             if ctx.scaled:
                 by_c = _scaled_curvature_derivative(x, y, p, c)
@@ -173,14 +174,12 @@ class _Chord(torch.autograd.Function):
 
 
 def _swap(p: _Parts) -> _Parts:
-    """The parts of (y, x)."""
-    return _Parts(
-        -p.delta, p.m2, p.n2, p.m, p.n, p.ty, p.tx, -p.sigma, -p.diff, -p.shift
-    )  # fmt: skip
+    """The parts of (y, x), but for `delta`, whose sign is left to a scalar."""
+    return _Parts(p.delta, p.m2, p.n2, p.m, p.n, p.ty, p.tx, -p.sigma, -p.diff, -p.shift)
 
 
-def _gradient(x: Tensor, y: Tensor, c: Scalar, p: _Parts, g: Tensor) -> Tensor:
-    """`g·∂Q/∂x` as a combination a·(x−y) + b·x + e·y.
+def _gradient(x: Tensor, y: Tensor, c: Scalar, p: _Parts, g: Tensor, sign: int) -> Tensor:
+    """`g·∂Q/∂x` as a combination a·(x−y) + b·x + e·y; `sign·p.delta` is x − y.
 
     Three exact forms of `∂Q/∂x = 2[(x − y) − (T(x) − T(y))/T(x)·x]`, each where it does not cancel:
     as it stands near the origin; as `(T(y)/T(x))·x − y` when only y is near it; and split along
@@ -196,14 +195,15 @@ def _gradient(x: Tensor, y: Tensor, c: Scalar, p: _Parts, g: Tensor) -> Tensor:
         same_side = x * y >= 0
         b = torch.where(same_side, along, along + 2 * p.m / n)
         b = torch.where(near_x, -drop / p.tx, torch.where(only_y, p.ty / p.tx, b))
-        rest = torch.where(near_x, p.delta, torch.where(only_y, -y, 0.0))
+        rest = torch.where(near_x, sign * p.delta, torch.where(only_y, -y, 0.0))
         return 2 * g * (rest + b * x)
     a = torch.where(near_x, 1.0, torch.where(only_y, 0.0, torch.where(x_is_lo, 1.0, p.m / n)))
     b = torch.where(x_is_lo, along - p.diff / n, along)
     b = torch.where(near_x, -drop / p.tx, torch.where(only_y, p.ty / p.tx, b))
     e = torch.where(x_is_lo, 0.0, -p.diff / n)
     e = torch.where(near_x, 0.0, torch.where(only_y, -1.0, e))
-    return (2 * g * a) * p.delta + (2 * g * b) * x + (2 * g * e) * y
+    g2 = 2 * g
+    return torch.addcmul(torch.addcmul((g2 * a * sign) * p.delta, g2 * b, x), g2 * e, y)
 
 
 def curvature_derivative(

@@ -21,7 +21,8 @@ class TourConfig:
 
     edges: Path | None = None
     """Your own tree: a text file with two columns, child and parent, separated by tabs or commas
-    (3 to 2000 nodes, one root). Without it: 131 carnivores from WordNet."""
+    (3 to 2000 nodes, one root). A line that starts with "#" is a comment, unless it has two
+    columns. Without it: 131 carnivores from WordNet."""
 
     seeds: int = 3
     """How many times to repeat each geometry from another start; intervals need at least 2."""
@@ -58,5 +59,5 @@ class TourConfig:
         for field in dataclasses.fields(TourConfig):
             value = getattr(self, field.name)
             if value != field.default and field.name != "fresh":
-                words += [f"--{field.name}", str(value)]
+                words.append(f"--{field.name}={value}")  # with "=": a path may start with "-"
         return shlex.join(words)

@@ -80,7 +80,24 @@
     };
 
     let here = { x: 0, y: 0 }, frame = 0;
+    // What the picture is called follows the observer; disk.py wrote the same endings.
+    const start = Number(svg.dataset.centre);
+    const heading = svg.closest("figure")?.querySelector("h2");
+    const named = [
+      [svg.querySelector("title"), (name) => `, seen from ${name}`],
+      [svg.querySelector("desc"), (name) => ` In the centre: ${name}.`],
+    ].map(([element, ending]) => {
+      const text = element.textContent, old = ending(nodes[start].label);
+      return { element, ending, stem: text.slice(0, text.length - old.length) };
+    });
+    const headingAtStart = heading?.textContent;
+    const rename = (index) => {
+      const name = nodes[index].label;
+      for (const { element, ending, stem } of named) element.textContent = stem + ending(name);
+      if (heading) heading.textContent = index === start ? headingAtStart : `Seen from “${name}”`;
+    };
     const travel = (index) => {
+      rename(index);
       cancelAnimationFrame(frame);
       const from = inside(here), to = inside(nodes[index].z);
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -102,11 +119,21 @@
     const children = nodes.map(() => []);
     nodes.forEach((n, i) => { if (n.parent >= 0) children[n.parent].push(i); });
     const choice = document.createElement("select");
-    const queue = [0];
-    while (queue.length) {
-      const i = queue.pop();
-      choice.append(new Option("\u00a0\u00a0".repeat(depth[i]) + nodes[i].label, i));
-      queue.push(...children[i].filter((k) => size[k]).reverse());
+    // Every node, so that the keyboard reaches all: the root, then a group for each of its children.
+    const list = (i, into) => {
+      const todo = [i];
+      while (todo.length) {
+        const k = todo.pop();
+        const indent = "\u00a0\u00a0".repeat(Math.max(0, depth[k] - 1));
+        into.append(new Option(indent + nodes[k].label, k));
+        if (k) todo.push(...[...children[k]].reverse());
+      }
+    };
+    list(0, choice);
+    for (const i of children[0]) {
+      const group = size[i] ? document.createElement("optgroup") : choice;
+      if (size[i]) { group.label = nodes[i].label; choice.append(group); }
+      list(i, group);
     }
     const caption = document.createElement("label");
     caption.className = "view-from";
@@ -115,7 +142,7 @@
     svg.after(caption);
     choice.addEventListener("change", () => travel(Number(choice.value)));
     nodes.forEach((n, i) => n.dot.addEventListener("click", () => {
-      choice.value = String(i);  // stays empty for a leaf, which is not in the list
+      choice.value = String(i);
       travel(i);
     }));
   };

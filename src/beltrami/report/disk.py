@@ -18,7 +18,7 @@ from importlib.resources import files
 from torch import Tensor
 
 RADIUS = 240.0  # of the disk, in SVG units
-MARGIN_X, MARGIN_Y = 150.0, 32.0  # room for labels outside the rim
+MARGIN_X, MARGIN_Y = 180.0, 32.0  # room for labels outside the rim, also for wide letters
 FONT = 15.0
 CHAR_WIDTH = 0.58 * FONT  # on average, of a system sans-serif
 MAX_LABEL = 17  # characters; longer labels are cut, the hover title has them whole
@@ -83,8 +83,10 @@ def disk_svg(
             √c first.
         parent: index of each node's parent, −1 for the root; parents come first.
         labels: one a node; any text.
-        title: what the picture is called, for screen readers and on hover.
-        description: a sentence on what it shows, for screen readers.
+        title: what the picture is called, for screen readers and on hover; ", seen from" and the
+            central node are added.
+        description: a sentence on what it shows, for screen readers; one on the central node is
+            added.
         centre: the node that an isometry moves to the middle; the root unless told.
     """
     places = _as_complex(points, parent, labels)
@@ -100,6 +102,9 @@ def disk_svg(
     rim = f'<circle class="rim" r="{RADIUS:g}"/>'
     edges = [geodesic_path(places[p], places[i]) if p >= 0 else "" for i, p in enumerate(parent)]
     order = _near_then_large(places, descendants(parent))
+    # disk.js changes both endings when the reader looks from another node.
+    title = f"{title}, seen from {labels[centre]}"
+    description = f"{description} In the centre: {labels[centre]}."
     return _svg("disk", centre, places, parent, labels, edges, order, rim, title, description)
 
 
