@@ -122,8 +122,10 @@ def run_task(task: Task) -> Row:
     case = cases()[task.module][task.case]
     worst, ratios = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]
     where, message, count = (0.0, 0), "", 0
+    radius = task.radius
     for cell in case.cells(_cells(task)):
         count += 1
+        radius = cell.radius  # the end of the case's reach, where that lies before the task's
         try:
             measured = g.measure(case, cell, SAMPLES.get(cell.dim, 1))
             errors = [getattr(measured, part) for part in PARTS]
@@ -137,7 +139,7 @@ def run_task(task: Task) -> Row:
         ratios = [max(a, b) for a, b in zip(ratios, cell_ratios, strict=True)]
     dtype = DTYPE_NAMES[task.dtype]
     return Row(
-        task.module, task.case, dtype, task.radius, count, *worst, *ratios, where, message
+        task.module, task.case, dtype, radius, count, *worst, *ratios, where, message
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ in units of the bound that holds in its cell: below 1 everywhere, or the command
 bound is above 1 (near pairs at r ≥ 20 in float32, at r = 40 in float64) coordinates hold no digit,
 and only finiteness is promised. Each cell draws {samples}. Curvature gradients are relative to
 themselves or to f/c, and a few gradients (projections to hyperplanes and geodesics, distances in
-the solvable group, means of close points) have wider bounds, 16 to 100 times the plain ones, where
+the solvable group, means of close points) have wider bounds, 64 to 100 times the plain ones, where
 rounding the inputs alone moves the exact gradient by as much; the cases in `tests/accuracy/` say
 which.
 """
