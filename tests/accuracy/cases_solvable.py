@@ -35,8 +35,8 @@ _LOG = {torch.float32: 20.0, torch.float64: 40.0}
 def rounded_elements(bound: Bound) -> Bound:
     """For gradients: rounding a and f moves those of some elements by far more than eps.
 
-    Measured: about 1 in 70 exceeds the plain bound, the worst of many thousand draws by 71, and none
-    by more than twice what rounding the inputs does to the exact gradient.
+    Measured: about 1 in 70 exceeds the plain bound, the worst of many thousand draws by 71, and
+    none by more than twice what rounding the inputs does to the exact gradient.
     """
     return lambda cell: 100 * bound(cell)
 
