@@ -654,3 +654,11 @@ def test_geometry_itself_is_learned_through_zero_curvature() -> None:
             (M.pairwise_dist(x, x) - distances).square().mean().backward()
             optimizer.step()
         assert kappa.item() == pytest.approx(target, rel=0.02)
+
+
+def test_half_precision_never_leaves_the_ball() -> None:
+    ball = PoincareBall(1.0)
+    x = torch.tensor([0.9, 0.0], dtype=torch.bfloat16)
+    assert torch.isfinite(ball.dist0(ball.retract(x, x)))
+    assert torch.isfinite(ball.dist0(ball.random(100, 64, std=3.0))).all()
+    assert torch.isfinite(Stereographic(-1.0).dist0(Stereographic(-1.0).retract(x, x)))

@@ -200,6 +200,7 @@ class _Curved(Manifold):
 
     _functions: ClassVar[_Functions]
     _signed: ClassVar[bool] = False
+    _bordered: ClassVar[bool] = False
     _argument: ClassVar[str] = "c"
 
     def __init__(self, c: Scalar | Curvature = 1.0) -> None:
@@ -306,7 +307,9 @@ class _Curved(Manifold):
 
     def retract(self, x: Tensor, v: Tensor) -> Tensor:
         (x, v), _, dtype = prepare(1.0, x=x, v=v)
-        return self.project((x + v).to(dtype))
+        if self._bordered:  # rounding to half precision may carry a point onto the border
+            return self.project((x + v).to(dtype))
+        return self.project(x + v).to(dtype)
 
 
 class Lorentz(_Curved):
@@ -334,6 +337,7 @@ class PoincareBall(_Curved):
     """
 
     _functions: ClassVar[_Functions] = poincare
+    _bordered: ClassVar[bool] = True
 
     def project(self, x: Tensor) -> Tensor:
         return poincare.project(x, self._k)
@@ -390,6 +394,7 @@ class Stereographic(_Curved):
     """
 
     _functions: ClassVar[_Functions] = stereographic
+    _bordered: ClassVar[bool] = True
     _signed: ClassVar[bool] = True
     _argument: ClassVar[str] = "kappa"
 
