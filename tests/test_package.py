@@ -22,6 +22,11 @@ ALLOWED_CLAMPS = {
     ("geometry/lorentz/pairwise.py", ".clamp_(min=0)"): "rounding of 1 − cosine in float64",
     ("geometry/lorentz/sampling.py", ".clamp(max=_CELLS - 1)"): "index into a table",
     ("geometry/lorentz/sampling.py", ".clamp(min=0)"): "rounding below 0 of a discriminant",
+    (
+        "geometry/cones.py",
+        "torch.relu(angle - aperture_scale",
+    ): "a relu by definition",
+    ("geometry/stereographic.py", "torch.relu(ab + c * s)"): "rounding near antipodes, all pairs",
 }
 
 
@@ -51,7 +56,7 @@ def test_no_clamps_or_nan_to_num_hide_numerical_trouble() -> None:
         name = path.relative_to(ROOT).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
             code = line.split("#")[0]
-            hides = "nan_to_num" in code or re.search(r"\bclamp(_min|_max)?_?\(", code)
+            hides = re.search(r"\.(nan_to_num|clamp(_min|_max)?|clip|relu|(max|min)imum)_?\(", code)
             if hides and not any(name == f and text in code for f, text in ALLOWED_CLAMPS):
                 found.append(f"{name}:{number}: {line.strip()}")
     assert not found, "\n".join(found)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import poincare
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
@@ -55,7 +55,7 @@ def half_aperture(
     """
     (x,), c, _ = prepare(c, x=x)
     out = _aperture(_norm(x) * c**0.5, 2 * _check_radius(min_radius))
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def exterior_angle(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
@@ -76,7 +76,7 @@ def exterior_angle(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = Fal
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
     out: Tensor = _ExteriorAngle.apply(x, y, c)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def entailment_energy(
@@ -200,7 +200,7 @@ def euclidean_half_aperture(
     (x, origin), _ = _prepare_euclidean(origin, x=x)
     arm = x - origin
     out = _aperture(_norm(arm), _check_radius(min_radius))
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def euclidean_exterior_angle(
@@ -230,7 +230,7 @@ def euclidean_exterior_angle(
     across = torch.where(length > 0, root(dot(rest, rest)), 0.0)
     none = (along == 0) & (across == 0)
     out = torch.atan2(across, torch.where(none, 1.0, along))
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def euclidean_entailment_energy(

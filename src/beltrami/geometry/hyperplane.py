@@ -27,7 +27,7 @@ from torch import Tensor
 
 from beltrami.geometry import lorentz, poincare, radial
 from beltrami.geometry.ball import check_inside, gap
-from beltrami.geometry.checks import Scalar, check_curvature, debugging, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debugging, prepare
 from beltrami.geometry.chord import dot, half_sinh_sq, root
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
@@ -55,7 +55,7 @@ def signed_dist(
     (x, z), a, c, _ = _prepare_plane(x, z, a, c)
     alpha, _ = _frame(x, z, a, c)
     out = _asinh(alpha, c)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def logit(
@@ -71,7 +71,7 @@ def logit(
     (x, z), a, c, _ = _prepare_plane(x, z, a, c)
     alpha, _ = _frame(x, z, a, c)
     out = root(dot(z, z)) * _asinh(alpha, c)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def hyperplane_logits(
@@ -182,7 +182,7 @@ def poincare_signed_dist(
     unit = _over_or_same(w, root(dot(w, w)))
     inner = gap_p * dot(delta, unit) - c * dot(delta, delta) * dot(p, unit)
     out = _asinh(2 * inner / (gap_p * gap_x), c)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def poincare_logit(
@@ -244,7 +244,7 @@ def busemann(x: Tensor, p: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) ->
     (x, p), c, _ = prepare(c, x=x, p=p)
     _, _, u, perp = _split(x, p)
     out = -log_light_cone(u, perp, c)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def poincare_busemann(x: Tensor, p: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from beltrami.geometry import lorentz, poincare, product, sphere, stereographic
 from beltrami.geometry.ball import pairwise_sq
-from beltrami.geometry.checks import Scalar, check_curvature, debug, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debug, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.curvature import Curvature
 from beltrami.geometry.sets import as_weights, check_sets
@@ -487,7 +487,7 @@ class Euclidean(Manifold):
         product = dot(u, v).expand(
             torch.broadcast_shapes(x[..., :1].shape, u[..., :1].shape, v[..., :1].shape)
         )
-        return product if keepdim else product.squeeze(-1)
+        return as_scalar(product, keepdim)
 
     def norm(self, x: Tensor, v: Tensor, *, keepdim: bool = False) -> Tensor:
         return root(self.inner(x, v, v, keepdim=keepdim))

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from beltrami.geometry.checks import as_scalar
 from beltrami.geometry.chord import root
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def combine(distances: Tensor, p: float = 2.0, *, keepdim: bool = False) -> Tens
     powers = torch.where(positive, torch.where(positive, ratio, 1.0) ** p, 0.0)
     total = powers.sum(-1, keepdim=True)
     total = torch.where(largest > 0, torch.where(largest > 0, total, 1.0) ** (1 / p), 0.0) * scale
-    return total if keepdim else total.squeeze(-1)
+    return as_scalar(total, keepdim)
 
 
 def _check_floating(x: Tensor, name: str) -> None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import poincare, radial
-from beltrami.geometry.checks import Scalar, debugging, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, debugging, prepare
 from beltrami.geometry.chord import dist_of_chord, dist_sq_of_chord, dot, root
 from beltrami.geometry.hyperplane import log_light_cone
 from beltrami.geometry.radial_map import radial_map
@@ -117,14 +117,14 @@ def dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Ten
     """
     (x, y), c, _ = prepare(c, x=x, y=y)
     out = dist_of_chord(4 * _half_sinh_sq(x, y), 1.0) / c**0.5
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def dist_sq(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """Squared geodesic distance; smooth everywhere, also at x = y. As `dist`."""
     (x, y), c, _ = prepare(c, x=x, y=y)
     out = dist_sq_of_chord(4 * _half_sinh_sq(x, y), 1.0) / c
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def dist0(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
@@ -134,7 +134,7 @@ def dist0(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     """
     (x,), c, _ = prepare(c, x=x)
     out = dist_of_chord(4 * _half_sinh_sq0(x), 1.0) / c**0.5
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 # --- the Riemannian metric  ds² = (da² + |df + f·da|²)/c ------------------------------------------
@@ -149,7 +149,7 @@ def inner(x: Tensor, u: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = F
     """
     (x, u, v), c, _ = prepare(c, x=x, u=u, v=v)
     out = dot(_pull_back(x, u), _pull_back(x, v)) / c
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def riemannian_grad(x: Tensor, g: Tensor, c: Scalar = 1.0) -> Tensor:

@@ -29,6 +29,7 @@ from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, debugging, prepare
 from beltrami.geometry.chord import dot, over, root
 from beltrami.geometry.radial_signed import atanhc_signed
+from beltrami.geometry.sets import as_weights, check_sets
 
 __all__ = [
     "centroid",
@@ -200,17 +201,8 @@ def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
         c: curvature +c, one for each set: a float, a tensor of shape (1,), or (..., 1, 1).
     """
     (x, y), c, _ = _prepare(c, x=x, y=y)
-    if x.ndim < 2 or y.ndim < 2:
-        raise ValueError(
-            f"x and y must hold rows of points, (..., n, d), got shapes {tuple(x.shape)} and "
-            f"{tuple(y.shape)}"
-        )
+    check_sets(x, y, c)
     if isinstance(c, Tensor) and c.ndim > 1:
-        if c.shape[-2] != 1:
-            raise ValueError(
-                "pairwise_dist takes one curvature a set, so c must have shape (1,) or "
-                f"(..., 1, 1), got {tuple(c.shape)}"
-            )
         c = c.unsqueeze(-2)
     return _dist(x.unsqueeze(-2), y.unsqueeze(-3), c).squeeze(-1)
 
@@ -373,21 +365,7 @@ def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tenso
     Returns: (..., d).
     """
     (x,), c, dtype = prepare(c, x=x)
-    if x.ndim < 2:
-        raise ValueError(
-            "x must hold the points to average along its next to last dimension, (..., n, d), "
-            f"got shape {tuple(x.shape)}"
-        )
-    if weights is None:
-        return _project(x.sum(-2), c).to(dtype)
-    if not isinstance(weights, Tensor) or not weights.is_floating_point():
-        raise TypeError("weights must be a floating point tensor or None")
-    if weights.ndim == 0 or weights.shape[-1] != x.shape[-2]:
-        raise ValueError(
-            f"weights must have shape (..., n) with n = {x.shape[-2]} for points of shape "
-            f"{tuple(x.shape)}, got {tuple(weights.shape)}"
-        )
-    return _project((weights.to(x.dtype).unsqueeze(-1) * x).sum(-2), c).to(dtype)
+    return _project((as_weights(weights, x) * x).sum(-2), c).to(dtype)
 
 
 # --- random points --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, check_curvature, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, prepare
 from beltrami.geometry.chord import dot
 from beltrami.geometry.lorentz.core import boost, dist_sq, exp0, log, transport_to0
 
@@ -69,7 +69,7 @@ def wrapped_normal_log_prob(
     else:
         normal = -r2 / (2 * std**2) - d * math.log(std)
     out = normal - d / 2 * math.log(2 * math.pi) - (d - 1) * radial.log_sinhc_sq(c * r2)
-    return out if keepdim else out.squeeze(-1)
+    return as_scalar(out, keepdim)
 
 
 def _check_std(std: float | Tensor, mean: Tensor) -> float | Tensor:
