@@ -155,7 +155,8 @@ def _one_shape(*scalars: Tensor) -> Sequence[Tensor]:
 
     As copies: a Function that returns views loses its gradient under torch.compile before 2.13.
     """
-    if len({t.shape for t in scalars}) == 1:
+    # One by one: a set of shapes would make a compiler fix every dynamic size.
+    if all(t.shape == scalars[0].shape for t in scalars[1:]):
         return scalars
     return [t.clone() for t in torch.broadcast_tensors(*scalars)]
 

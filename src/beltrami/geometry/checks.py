@@ -99,7 +99,8 @@ def check_curvature(
     if isinstance(c, bool) or not isinstance(c, int | float):
         hint = "; pass curvature.value" if callable(getattr(c, "forward", None)) else ""
         raise TypeError(f"{name} must be a float or a tensor, got {type(c).__name__}{hint}")
-    if not math.isfinite(c) or (not signed and c <= 0):
+    # Comparisons, not math.isfinite: a compiler may hold c as a symbol.
+    if not -math.inf < c < math.inf or (not signed and c <= 0):
         raise ValueError(
             f"{name} must be a {'' if signed else 'positive '}finite number, got {c}"
             + ("" if signed else f" ({name} > 0 means sectional curvature -{name})")

@@ -79,8 +79,8 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 def root(q: Tensor) -> Tensor:
     """√q with gradient 0, not infinity, at q = 0."""
-    positive = q > 0
-    return torch.where(positive, torch.where(positive, q, 1.0).sqrt(), 0.0)
+    zero = q <= 0  # not its opposite, q > 0, which would hide NaN
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, q).sqrt())
 
 
 def over(a: Tensor, b: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def over(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(b > 0, a / torch.where(b > 0, b, 1.0), 0.0)
 
 
-class _Parts(NamedTuple):
+class ChordParts(NamedTuple):
     """The scalars of a pair, each (..., 1); names as in the formula above."""
 
     delta: Tensor  # x − y, (..., d)
@@ -103,7 +103,8 @@ class _Parts(NamedTuple):
     shift: Tensor  # S
 
 
-def _parts(x: Tensor, y: Tensor, c: Scalar) -> _Parts:
+def chord_parts(x: Tensor, y: Tensor, c: Scalar) -> ChordParts:
+    """The scalars of a pair of points."""
     delta = x - y
     n2, m2, sigma = dot(x, x), dot(y, y), dot(delta, x + y)
     n, m = root(n2), root(m2)
@@ -111,16 +112,21 @@ def _parts(x: Tensor, y: Tensor, c: Scalar) -> _Parts:
     total = n + m
     diff = over(sigma, total)
     shift = diff * over(total, n * ty + m * tx)
-    return _Parts(delta, n2, m2, n, m, tx, ty, sigma, diff, shift)
+    return ChordParts(delta, n2, m2, n, m, tx, ty, sigma, diff, shift)
 
 
-def _along(p: _Parts, c: Scalar) -> Tensor:
+def chord_of_parts(x: Tensor, y: Tensor, p: ChordParts, c: Scalar) -> Tensor:
+    """Q, from the parts of its pair."""
+    return _along(p, c) + _across(x, y, p)
+
+
+def _along(p: ChordParts, c: Scalar) -> Tensor:
     """The part of Q along the radius."""
     s2 = p.shift * p.shift
     return 2 * s2 / (1 + torch.sqrt(1 + c * s2))
 
 
-def _across(x: Tensor, y: Tensor, p: _Parts) -> Tensor:
+def _across(x: Tensor, y: Tensor, p: ChordParts) -> Tensor:
     """The part of Q across the radius."""
     if x.shape[-1] == 1:  # on a line: exactly 0, or the way through the origin
         return torch.where(x * y < 0, 4 * p.n * p.m, 0.0)
@@ -145,8 +151,8 @@ class _Chord(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, y: Tensor, c: Scalar, scaled: bool) -> Tensor:
-        p = _parts(x, y, c)
-        chord = _along(p, c) + _across(x, y, p)
+        p = chord_parts(x, y, c)
+        chord = chord_of_parts(x, y, p, c)
         return c * chord / 4 if scaled else chord
 
     @staticmethod
@@ -157,13 +163,13 @@ class _Chord(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, y, c = load_with_scalar(ctx)
-        p = _parts(x, y, c)
+        p = chord_parts(x, y, c)
         by_chord = c * g / 4 if ctx.scaled else g
         gx = gy = gc = None
         if ctx.needs_input_grad[0]:
-            gx = sum_to(_gradient(x, y, c, p, by_chord, 1), x)
+            gx = sum_to(chord_gradient(x, y, c, p, by_chord, 1), x)
         if ctx.needs_input_grad[1]:
-            gy = sum_to(_gradient(y, x, c, _swap(p), by_chord, -1), y)
+            gy = sum_to(chord_gradient(y, x, c, swap_parts(p), by_chord, -1), y)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
             if ctx.scaled:
                 by_c = _scaled_curvature_derivative(x, y, p, c)
@@ -173,12 +179,12 @@ class _Chord(torch.autograd.Function):
         return gx, gy, gc, None
 
 
-def _swap(p: _Parts) -> _Parts:
+def swap_parts(p: ChordParts) -> ChordParts:
     """The parts of (y, x), but for `delta`, whose sign is left to a scalar."""
-    return _Parts(p.delta, p.m2, p.n2, p.m, p.n, p.ty, p.tx, -p.sigma, -p.diff, -p.shift)
+    return ChordParts(p.delta, p.m2, p.n2, p.m, p.n, p.ty, p.tx, -p.sigma, -p.diff, -p.shift)
 
 
-def _gradient(x: Tensor, y: Tensor, c: Scalar, p: _Parts, g: Tensor, sign: int) -> Tensor:
+def chord_gradient(x: Tensor, y: Tensor, c: Scalar, p: ChordParts, g: Tensor, sign: int) -> Tensor:
     """`g·∂Q/∂x` as a combination a·(x−y) + b·x + e·y; `sign·p.delta` is x − y.
 
     Three exact forms of `∂Q/∂x = 2[(x − y) − (T(x) − T(y))/T(x)·x]`, each where it does not cancel:
@@ -216,7 +222,7 @@ def curvature_derivative(
     return -(s2 / (1 + torch.sqrt(1 + c * s2))) * (factor / (tx * ty))
 
 
-def _scaled_curvature_derivative(x: Tensor, y: Tensor, p: _Parts, c: Scalar) -> Tensor:
+def _scaled_curvature_derivative(x: Tensor, y: Tensor, p: ChordParts, c: Scalar) -> Tensor:
     """`∂(c·Q/4)/∂c = |T(y)·x − T(x)·y|²/(4·T(x)·T(y))`.
 
     As it stands when a point is near the origin, where it is smooth; summed along and across the

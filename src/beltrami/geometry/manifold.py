@@ -224,6 +224,11 @@ class _Curved(Manifold):
         return self._k
 
     @property
+    def curvature(self) -> Curvature | None:
+        """The `Curvature` the manifold was made with, if it was made with one."""
+        return self._given if isinstance(self._given, Curvature) else None
+
+    @property
     def learnable(self) -> bool:
         """Whether the curvature may change: a tensor, or a `Curvature` that is learnable."""
         given = self._given

@@ -22,7 +22,7 @@ from beltrami.geometry.checks import Scalar
 _SMOOTH_BELOW = 1.0
 
 
-class _Profile(NamedTuple):
+class Profile(NamedTuple):
     """F(q), F'(q) and the slope F + 2qF' of the map along x; `contracts` if the slope is < F."""
 
     value: Callable[[Tensor], Tensor]
@@ -31,46 +31,46 @@ class _Profile(NamedTuple):
     contracts: bool
 
 
-_PROFILES = {
-    "sinh": _Profile(radial.sinhc_sq, radial.sinhc_sq_prime, radial.cosh_sq, False),
-    "asinh": _Profile(
+PROFILES = {
+    "sinh": Profile(radial.sinhc_sq, radial.sinhc_sq_prime, radial.cosh_sq, False),
+    "asinh": Profile(
         radial.asinhc_sq, radial.asinhc_sq_prime, lambda q: 1 / torch.sqrt(1 + q), True
     ),
-    "tanh": _Profile(
+    "tanh": Profile(
         radial.tanhc_sq, radial.tanhc_sq_prime, lambda q: radial.sech_sq(q.sqrt()), True
     ),
-    "atanh": _Profile(radial.atanhc_sq, radial.atanhc_sq_prime, lambda q: 1 / (1 - q), False),
+    "atanh": Profile(radial.atanhc_sq, radial.atanhc_sq_prime, lambda q: 1 / (1 - q), False),
     # The ball's exp0 and log0, whose factors are 1/2 and 2.
-    "half_tanh": _Profile(
+    "half_tanh": Profile(
         lambda q: radial.tanhc_sq(q) / 2,
         lambda q: radial.tanhc_sq_prime(q) / 2,
         lambda q: radial.sech_sq(q.sqrt()) / 2,
         True,
     ),
-    "twice_atanh": _Profile(
+    "twice_atanh": Profile(
         lambda q: 2 * radial.atanhc_sq(q),
         lambda q: 2 * radial.atanhc_sq_prime(q),
         lambda q: 2 / (1 - q),
         False,
     ),
     # Of an argument of either sign, for curvatures of either sign.
-    "signed_tanh": _Profile(
+    "signed_tanh": Profile(
         radial_signed.tanhc_signed, radial_signed.tanhc_signed_prime, radial.sech_sq, False
     ),
-    "signed_atanh": _Profile(
+    "signed_atanh": Profile(
         radial_signed.atanhc_signed,
         radial_signed.atanhc_signed_prime,
         lambda q: 1 / (1 - q),
         False,
     ),
     # Conversions between models: tanh(asinh(z)/2) and tanh(asinh z), in T = √(1 + z²).
-    "lorentz_to_poincare": _Profile(
+    "lorentz_to_poincare": Profile(
         lambda q: 1 / (1 + torch.sqrt(1 + q)),
         lambda q: -1 / (2 * torch.sqrt(1 + q) * (1 + torch.sqrt(1 + q)) ** 2),
         lambda q: 1 / (torch.sqrt(1 + q) * (1 + torch.sqrt(1 + q))),
         True,
     ),
-    "lorentz_to_klein": _Profile(
+    "lorentz_to_klein": Profile(
         lambda q: 1 / torch.sqrt(1 + q),
         lambda q: -1 / (2 * (1 + q) * torch.sqrt(1 + q)),
         lambda q: 1 / ((1 + q) * torch.sqrt(1 + q)),
@@ -110,7 +110,7 @@ class _RadialMap(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, a: Scalar, kind: str) -> Tensor:
         n = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # one pass where x·x takes two
-        return _PROFILES[kind].value(a * (n * n)) * x
+        return PROFILES[kind].value(a * (n * n)) * x
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar, str], output: Tensor) -> None:
@@ -120,12 +120,13 @@ class _RadialMap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, a = load_with_scalar(ctx)
-        return *_vjp(x, a, g, _PROFILES[ctx.kind], ctx.needs_input_grad[1]), None
+        return *radial_vjp(x, a, g, PROFILES[ctx.kind], ctx.needs_input_grad[1]), None
 
 
-def _vjp(
-    x: Tensor, a: Scalar, g: Tensor, profile: _Profile, scale_grad: bool
+def radial_vjp(
+    x: Tensor, a: Scalar, g: Tensor, profile: Profile, scale_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
+    """The gradients of g·(F(a|x|²)·x) in x, and in a if `scale_grad`."""
     n2 = (x * x).sum(-1, keepdim=True)
     q = a * n2
     value, prime = profile.value(q), profile.prime(q)
