@@ -1,0 +1,149 @@
+"""Normalisation over a batch of points."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
+from beltrami.geometry.chord import dot
+from beltrami.nn.borders import check_positive, lift0
+from beltrami.nn.layer import Layer, check_count
+
+
+class BatchNorm(Layer):
+    r"""Riemannian batch normalisation (Lou et al. 2020; Lorentz: Bdeir et al. 2024).
+
+    With μ the centroid of the batch and σ² the mean squared distance from it,
+
+        y = boost(exp0(g·v/√(σ² + eps)), β),    v = log0(boost(x, −μ)),
+
+    where boost(·, p) is the isometry that takes the origin to p along their geodesic. So a batch
+    with any mean and spread leaves with the centre β and the root mean square distance g from it.
+    (Vectors go from μ to β by way of the origin, as in Bdeir et al.; Lou et al. carry them
+    straight, which differs by a rotation.)
+
+    The variance is one number for all coordinates, the Fréchet variance: there are no coordinates
+    to scale one by one on a manifold. As c → 0, and with `manifold=Euclidean()`, it becomes
+    `g·(x − μ)/√(mean|x − μ|² + eps) + β`, so the scale of one coordinate is g/√size, not g as in
+    `torch.nn.BatchNorm1d`.
+
+    In training, the running mean goes a fraction `momentum` along the geodesic to the batch's, and
+    the running variance likewise, without torch's n/(n−1), for which a batch of one has no value.
+    In eval mode they replace the batch's. Statistics are those of one process.
+
+    Args:
+        size: the last dimension; all others are the batch.
+        manifold: of the points.
+        eps: added to the variance.
+        momentum: as in torch; None for a plain average over all batches.
+        affine: whether to have `gain` g (1,), from 1, and `bias` β (size,), from the origin.
+        track_running_stats: whether to keep `running_mean` (size,), a point, and `running_var`
+            (1,); without, eval mode uses the batch too.
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        manifold: Manifold,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__(manifold)
+        self.size = check_count(size, "size", "BatchNorm")
+        self.eps = check_positive(eps, "eps", "BatchNorm")
+        if momentum is not None and not 0 <= momentum <= 1:
+            raise ValueError(f"BatchNorm: momentum must lie in [0, 1] or be None, got {momentum}")
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.gain = nn.Parameter(torch.empty(1)) if affine else None
+        self.bias = nn.Parameter(torch.empty(size)) if affine else None
+        if affine:
+            self.manifold_of["bias"] = manifold
+        tracked = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(size) if tracked else None)
+        self.register_buffer("running_var", torch.ones(1) if tracked else None)
+        count = torch.tensor(0, dtype=torch.long) if tracked else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """The running mean to the origin, the running variance to 1."""
+        if self.running_mean is not None:
+            self.running_mean.zero_()
+        if self.running_var is not None:
+            self.running_var.fill_(1)
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """The gain to 1, the centre to the origin, and the running statistics."""
+        self.reset_running_stats()
+        if self.gain is not None:
+            nn.init.ones_(self.gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Points (..., size) to points (..., size)."""
+        self.check_size(x, self.size)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        if self.training or self.running_mean is None or self.running_var is None:
+            if x.numel() == 0:
+                raise ValueError(f"BatchNorm: an empty batch has no mean, got {tuple(x.shape)}")
+            mean = self.manifold.centroid(wide.reshape(-1, self.size))
+            v = self.manifold.log0(_boost(wide, -mean, self.manifold))
+            var = dot(v, v).mean().reshape(1)
+            if self.training:
+                self._track(mean.detach(), var.detach())
+        else:
+            mean, var = self.running_mean.to(wide.dtype), self.running_var.to(wide.dtype)
+            v = self.manifold.log0(_boost(wide, -mean, self.manifold))
+        scale = torch.rsqrt(var + self.eps)
+        if self.gain is not None:
+            scale = self.gain * scale
+        y = lift0(scale * v, self.manifold)
+        if self.bias is not None:
+            y = _boost(y, self.bias.to(y.dtype), self.manifold)
+        return self.manifold.project(y.to(x.dtype))
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, var: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        part: float | Tensor = 1 / self.num_batches_tracked.to(mean.dtype)
+        if self.momentum is not None:
+            part = self.momentum
+        old_mean, old_var = self.running_mean.to(mean.dtype), self.running_var.to(var.dtype)
+        self.running_mean.copy_(self.manifold.geodesic(old_mean, mean, part))
+        self.running_var.copy_(old_var + part * (var - old_var))
+
+    def no_weight_decay(self) -> set[str]:
+        """The gain and the centre."""
+        return {"gain", "bias"} if self.affine else set()
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return (
+            f"{self.size}, manifold={self.manifold!r}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+def _boost(x: Tensor, p: Tensor, manifold: Manifold) -> Tensor:
+    """The isometry that takes the origin to p along their geodesic, applied to x."""
+    if isinstance(manifold, Lorentz):
+        return lorentz.boost(x, p, manifold.c)
+    if isinstance(manifold, PoincareBall):
+        return poincare.boost(x, p, manifold.c)
+    return x + p

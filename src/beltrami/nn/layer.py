@@ -1,0 +1,78 @@
+"""What every layer shares: the manifold it works on and the checks of what it is given."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
+
+
+class Layer(nn.Module):
+    """A module that maps points of `manifold` to points of `manifold_out`.
+
+    The manifold is a plain attribute: it registers nothing. A learnable `Curvature` is registered
+    once, by the model that owns it, and `beltrami.nn.check_model` says if that was forgotten.
+
+    Subclasses list the manifolds they work on in `accepts`; the parameters that are themselves
+    points go into `manifold_of`, name by name, where the optimisers look for them.
+    """
+
+    accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
+
+    def __init__(self, manifold: Manifold) -> None:
+        super().__init__()
+        self.manifold = check_manifold(manifold, self.accepts, type(self).__name__)
+        self.manifold_of: dict[str, Manifold] = {}
+
+    @property
+    def manifold_out(self) -> Manifold:
+        """The manifold of the output; that of the input unless a layer says otherwise."""
+        return self.manifold
+
+    def check_size(self, x: Tensor, size: int, name: str = "x") -> None:
+        """Raise `ValueError` unless the last dimension of x is `size`."""
+        if x.ndim == 0 or x.shape[-1] != size:
+            hint = ""
+            if x.ndim and x.shape[-1] == size + 1 and isinstance(self.manifold, Lorentz):
+                hint = "; points carry no time coordinate here, drop it with x[..., 1:]"
+            raise ValueError(
+                f"{type(self).__name__} on {self.manifold!r} takes {name} of shape (..., {size}), "
+                f"got {tuple(x.shape)}{hint}"
+            )
+
+
+def check_manifold(
+    manifold: Manifold, accepts: tuple[type[Manifold], ...], layer: str, name: str = "manifold"
+) -> Manifold:
+    """The manifold, if it is one of the types a layer accepts and has one curvature."""
+    if isinstance(manifold, accepts):
+        c = manifold.c
+        if isinstance(c, Tensor) and c.numel() != 1:
+            raise ValueError(
+                f"{layer} works with one curvature, got {name}={manifold!r} with {c.numel()}: "
+                "use one layer a curvature"
+            )
+        return manifold
+    names = ", ".join(kind.__name__ for kind in accepts)
+    if isinstance(manifold, type) and issubclass(manifold, Manifold):
+        raise TypeError(f"{name} must be an object, not a class: use {manifold.__name__}()")
+    got = repr(manifold) if isinstance(manifold, Manifold) else type(manifold).__name__
+    raise TypeError(f"{layer} works on {names}; got {name}={got}")
+
+
+def check_count(value: int, name: str, layer: str, *, least: int = 1) -> int:
+    """A size or a count given to a constructor."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{layer}: {name} must be an integer, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{layer}: {name} must be at least {least}, got {value}")
+    return value
+
+
+def check_choice(value: str, name: str, choices: tuple[str, ...], layer: str) -> str:
+    """A string given to a constructor, one of a few."""
+    if value not in choices:
+        raise ValueError(f"{layer}: {name} must be one of {', '.join(choices)}; got {value!r}")
+    return value

@@ -1,0 +1,198 @@
+r"""Linear layers between points of one manifold.
+
+| form    | formula                                                       | manifolds       | from |
+|---------|---------------------------------------------------------------|-----------------|------|
+| htc     | `W·s + w_τ·τ(s) + b`                                          | Lorentz         | Hypformer (Yang et al. 2024) |
+| hybonet | direction of `W·s + w_τ·τ(s) + b`, time from a gate           | Lorentz         | Fully Hyperbolic Neural Networks (Chen et al. 2022) |
+| tangent | `exp0(W·log0(x) + b)`                                         | Lorentz, ball   | HGCN (Chami et al. 2019) |
+| mobius  | `exp0(W·log0(x))` moved by the translation that takes 0 to exp0(b) | Lorentz, ball | Hyperbolic Neural Networks (Ganea et al. 2018) |
+| hnnpp   | coordinates are signed distances to hyperplanes               | Lorentz, ball   | Hyperbolic Neural Networks++ (Shimizu et al. 2021) |
+
+τ(s) = t(s) − 1/√c is the excess time. `manifold=Euclidean()` gives the c → 0 limit of each form.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from beltrami.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    hyperplane,
+    lorentz,
+    poincare,
+    radial,
+)
+from beltrami.geometry.chord import dot, root
+from beltrami.kernels.radial_gain import radial_gain
+from beltrami.kernels.time_linear import time_linear
+from beltrami.nn.borders import ball_of_scores, lift0
+from beltrami.nn.layer import Layer, check_choice, check_count
+
+_FORMS: dict[type[Manifold], tuple[str, ...]] = {
+    Lorentz: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
+    PoincareBall: ("hnnpp", "mobius", "tangent"),
+    Euclidean: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
+}
+
+# Least excess energy of hybonet's output, so that its direction is never lost at the origin.
+_HYBONET_MARGIN = 0.5
+
+
+class Linear(Layer):
+    r"""A linear layer, (..., in_features) to (..., out_features), in the form named by `form`.
+
+    - **htc**: `y = W·s + w_τ·τ(s) + b` on space parts; the time of y is implied. The published
+      layer multiplies time itself, which is the same up to a bias but diverges as c → 0. w_τ
+      starts at 0: any other start adds one common vector to all tokens. `time=False` leaves the
+      time column out, which makes it `nn.Linear` on space parts. Tends to `W·s + b`, with an error
+      of order √c, since τ ≈ √c|s|²/2.
+    - **hybonet**: `y = ρ·u/|u|` with u = W·s + w_τ·τ(s) + b and `ρ² = 2E + c·E²`, where the energy
+      `E = e^λ·σ(v·s + v_τ·τ(s) + b_v) + ½` makes the time √c·E + 1/√c. Tends to √(2E)·u/|u|.
+    - **tangent**, **mobius**: linear in the tangent space at the origin, done as a gain on W·x (see
+      `kernels.radial_gain`). They differ in the bias.
+    - **hnnpp**: `y_k = sinh(√c·v_k)/√c` with `v_k = |z_k|·(signed distance of x to the hyperplane
+      with normal z_k at distance b_k from the origin)`. Tends to `z_k·s − b_k·|z_k|`. In the
+      ball the same, on the Lorentz coordinates of x and y.
+
+    The last three go through sinh, so that outputs stay in float32 while the radius √c·r of what
+    they describe is below 44 (15 in the ball).
+
+    Args:
+        in_features, out_features: coordinates of the input and output points.
+        manifold: Lorentz, PoincareBall or Euclidean.
+        form: see above; "htc" if None, "hnnpp" in the ball.
+        bias: whether there is b.
+        time: whether there is a time column (htc and hybonet on Lorentz).
+
+    Parameters: `weight` (out, in), `bias` (out,), `time_weight` (out,); hybonet's gate has
+    `gate_weight` (in,), `gate_time_weight` (1,), `gate_bias` (1,), `log_scale` (1,).
+    """
+
+    accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        manifold: Manifold,
+        form: str | None = None,
+        bias: bool = True,
+        time: bool = True,
+    ) -> None:
+        super().__init__(manifold)
+        forms = _FORMS[next(kind for kind in _FORMS if isinstance(manifold, kind))]
+        self.form = (
+            forms[0]
+            if form is None
+            else check_choice(form, "form", forms, f"Linear on {manifold!r}")
+        )
+        self.in_features = check_count(in_features, "in_features", "Linear")
+        self.out_features = check_count(out_features, "out_features", "Linear")
+        self.time = time and isinstance(manifold, Lorentz) and self.form in ("htc", "hybonet")
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+        self.time_weight = nn.Parameter(torch.empty(out_features)) if self.time else None
+        if self.form == "hybonet":
+            self.gate_weight = nn.Parameter(torch.empty(in_features))
+            self.gate_time_weight = nn.Parameter(torch.empty(1)) if self.time else None
+            self.gate_bias = nn.Parameter(torch.empty(1))
+            self.log_scale = nn.Parameter(torch.empty(1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights uniform in ±1/√in as in `nn.Linear`; time columns, biases and log-scales 0."""
+        bound = 1 / math.sqrt(self.in_features)
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.form == "hybonet":
+            nn.init.uniform_(self.gate_weight, -bound, bound)
+            for p in (self.gate_time_weight, self.gate_bias, self.log_scale):
+                if p is not None:
+                    nn.init.zeros_(p)
+        for p in (self.bias, self.time_weight):
+            if p is not None:
+                nn.init.zeros_(p)
+
+    def no_weight_decay(self) -> set[str]:
+        """The scale of hybonet's gate is a logarithm."""
+        return {"log_scale"} if self.form == "hybonet" else set()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        self.check_size(x, self.in_features)
+        if self.form == "htc":
+            return self._affine(x)
+        if self.form == "hybonet":
+            return self._hybonet(x)
+        if self.form == "hnnpp":
+            return self._hnnpp(x)
+        return self._tangent(x)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        if self.time_weight is None:
+            return F.linear(x, self.weight, self.bias)
+        return time_linear(x, self.weight, self.time_weight, self.bias, self.manifold.c)
+
+    def _hybonet(self, x: Tensor) -> Tensor:
+        u = self._affine(x)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        gate = dot(wide, self.gate_weight) + self.gate_bias
+        if self.gate_time_weight is not None:
+            tau = lorentz.excess_time(wide, self.manifold.c, keepdim=True)
+            gate = gate + self.gate_time_weight * tau
+        energy = self.log_scale.exp() * torch.sigmoid(gate) + _HYBONET_MARGIN
+        rho = torch.sqrt(2 * energy + self.manifold.c * energy * energy)
+        wide_u = u.to(wide.dtype)
+        length = root(dot(wide_u, wide_u))
+        found = length > 0  # u = 0 has no direction and goes to the origin
+        return torch.where(found, wide_u * (rho / torch.where(found, length, 1.0)), 0.0).to(u.dtype)
+
+    def _tangent(self, x: Tensor) -> Tensor:
+        manifold, c = self.manifold, self.manifold.c
+        u = F.linear(x, self.weight)
+        if isinstance(manifold, Euclidean):
+            return u if self.bias is None else u + self.bias
+        if self.bias is None or self.form == "mobius":
+            model = "lorentz" if isinstance(manifold, Lorentz) else "poincare"
+            # In the ball, rounding may carry a point onto the border; `project` pulls it back.
+            y = manifold.project(radial_gain(x, u, c, model))
+            if self.bias is None:
+                return y
+            step = lift0(self.bias, manifold, y.dtype)
+            if isinstance(manifold, Lorentz):
+                return lorentz.boost(step, y, c)
+            return manifold.project(poincare.mobius_add(y, step, c))
+        q = c * _square(x)
+        f = radial.asinhc_sq(q) if isinstance(manifold, Lorentz) else 2 * radial.atanhc_sq(q)
+        return lift0(f * u + self.bias, manifold, u.dtype)
+
+    def _hnnpp(self, x: Tensor) -> Tensor:
+        manifold, c = self.manifold, self.manifold.c
+        offsets = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
+        if isinstance(manifold, Euclidean):
+            return F.linear(x, self.weight, -offsets * root(dot(self.weight, self.weight))[:, 0])
+        s = poincare.to_lorentz(x, c) if isinstance(manifold, PoincareBall) else x
+        v = hyperplane.hyperplane_logits(s, self.weight, offsets, c)
+        if isinstance(manifold, PoincareBall):
+            return manifold.project(ball_of_scores(v, manifold).to(x.dtype))
+        return (v * radial.sinhc_sq(c * v * v)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Sizes, form and manifold."""
+        return (
+            f"{self.in_features}, {self.out_features}, form={self.form}, "
+            f"bias={self.bias is not None}, manifold={self.manifold!r}"
+        )
+
+
+def _square(x: Tensor) -> Tensor:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return dot(wide, wide)

@@ -1,0 +1,111 @@
+"""Images to tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from beltrami.geometry import Euclidean, Manifold, PoincareBall
+from beltrami.nn.borders import lift0
+from beltrami.nn.embedding import check_radius
+from beltrami.nn.layer import Layer, check_count, check_manifold
+
+
+class PatchEmbedding(Layer):
+    """Patches of an image as tokens: one linear map a patch, read as a point (Dosovitskiy 2021).
+
+    `y = W·pixels + b`, the space part of a point on the Lorentz model, `exp0(y)` on the ball. With
+    `manifold=Euclidean()`, and as c → 0, it is the patch embedding of a vision Transformer.
+
+    Pixels of mean square 1 start as tokens with a root mean square |y| of `radius`: the entries of
+    W have standard deviation radius/√(size·pixels of a patch). A usual start has |y| near √size/2,
+    on the ball beyond what float32 holds.
+
+    Args:
+        image_size: height and width, or one number for both.
+        patch_size: height and width of a patch; they divide those of the image.
+        channels: of the image.
+        size: the last dimension of the tokens.
+        manifold: of the tokens; `manifold_out`, since the pixels are Euclidean.
+        radius: root mean square |y| at the start.
+        bias: whether to have b, which starts at 0.
+
+    Shapes: (B, channels, height, width) to (B, patches, size), row by row. Parameters: `weight`
+    (size, channels, patch height, patch width), `bias` (size,).
+    """
+
+    def __init__(
+        self,
+        image_size: int | tuple[int, int],
+        patch_size: int | tuple[int, int],
+        channels: int,
+        size: int,
+        *,
+        manifold: Manifold,
+        radius: float = 1.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(Euclidean())
+        self._target = check_manifold(manifold, self.accepts, "PatchEmbedding")
+        self.image_size = check_sizes(image_size, 2, "image_size", "PatchEmbedding")
+        self.patch_size = check_sizes(patch_size, 2, "patch_size", "PatchEmbedding")
+        if any(n % k for n, k in zip(self.image_size, self.patch_size, strict=True)):
+            raise ValueError(
+                f"PatchEmbedding: patch_size={patch_size} does not divide image_size={image_size}"
+            )
+        self.channels = check_count(channels, "channels", "PatchEmbedding")
+        self.size = check_count(size, "size", "PatchEmbedding")
+        self.radius = check_radius(radius, manifold, "PatchEmbedding")
+        self.weight = nn.Parameter(torch.empty(size, channels, *self.patch_size))
+        self.bias = nn.Parameter(torch.empty(size)) if bias else None
+        self.reset_parameters()
+
+    @property
+    def manifold_out(self) -> Manifold:
+        """The manifold of the tokens."""
+        return self._target
+
+    @property
+    def patches(self) -> int:
+        """Tokens an image."""
+        (height, width), (h, w) = self.image_size, self.patch_size
+        return (height // h) * (width // w)
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew; the bias is 0."""
+        nn.init.normal_(self.weight, std=self.radius * self.weight.numel() ** -0.5)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, channels, height, width) to tokens (B, patches, size)."""
+        expected = (self.channels, *self.image_size)
+        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(
+                f"PatchEmbedding takes images of shape (B, {', '.join(map(str, expected))}), got "
+                f"{tuple(images.shape)}"
+            )
+        y = F.conv2d(images, self.weight, self.bias, stride=self.patch_size)
+        y = y.flatten(2).transpose(1, 2)  # (B, patches, size)
+        if isinstance(self._target, PoincareBall):
+            return lift0(y, self._target, images.dtype)
+        return y
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return (
+            f"image_size={self.image_size}, patch_size={self.patch_size}, "
+            f"channels={self.channels}, size={self.size}, manifold={self._target!r}, "
+            f"radius={self.radius:g}, bias={self.bias is not None}"
+        )
+
+
+def check_sizes(
+    value: int | tuple[int, ...], dims: int, name: str, layer: str, *, least: int = 1
+) -> tuple[int, ...]:
+    """A size for each of the dimensions, given as one for all or as a tuple."""
+    values = (value,) * dims if isinstance(value, int) else tuple(value)
+    if len(values) != dims:
+        raise ValueError(f"{layer}: {name} must be one integer or {dims} of them, got {value}")
+    return tuple(check_count(v, name, layer, least=least) for v in values)

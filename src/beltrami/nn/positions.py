@@ -1,0 +1,142 @@
+"""Positions of tokens: rotations of the space part, and a learned table of points."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from beltrami.geometry import Manifold
+from beltrami.nn.borders import check_positive
+from beltrami.nn.embedding import check_radius, init_points
+from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.residual import Residual
+
+
+@torch.library.custom_op("beltrami::rotary_table", mutates_args=())
+def rotary_table(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
+    """Cosines and sines of the angles, side by side: (..., T) to (..., T, size).
+
+    An operator of its own, so that a compiler makes the table once and does not put its powers and
+    sines into every kernel that reads it, once for each head of each sequence.
+    """
+    half = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)
+    angles = positions.unsqueeze(-1).to(torch.float64) * base ** (-half / size)
+    return torch.cat((angles.cos(), angles.sin()), dim=-1).to(dtype)
+
+
+@rotary_table.register_fake
+def _(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
+    return positions.new_empty(*positions.shape, size, dtype=dtype)
+
+
+class Rotary(nn.Module):
+    r"""Rotary positions (RoPE, Su et al. 2021; HoPE of HELM): turns pairs of coordinates.
+
+    The pair (x_i, x_{i+size/2}) is turned by the angle `position·base^(−2i/size)`, the halves split
+    as in Llama. A rotation about the origin is an isometry of every model, so time, norm and
+    distance from the origin stay, and there is no manifold to name. The scores ⟨R_i q, R_j k⟩, and
+    so Lorentzian products and distances of queries and keys, depend on i − j alone.
+
+    Angles are made in float64 and their sines kept in float32 at least, whatever the dtype of x,
+    from the positions of the call: nothing is cached, cast or saved with the model. With a
+    key-value cache, positions start at the number of tokens seen.
+
+    Args:
+        size: the last dimension, that of a head; even.
+        base: ratio of the longest to the shortest wavelength, about.
+
+    Shapes: x (..., T, heads, size) and integer positions (T,) or (..., T), to the shape and dtype
+    of x.
+    """
+
+    def __init__(self, size: int, *, base: float = 10000.0) -> None:
+        super().__init__()
+        self.size = check_count(size, "size", "Rotary")
+        if size % 2:
+            raise ValueError(f"Rotary: size must be even, since coordinates turn in pairs: {size}")
+        self.base = check_positive(base, "base", "Rotary")
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Turn the coordinates of x by their positions."""
+        self._check(x, positions)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        table = rotary_table(positions, self.size, self.base, wide).unsqueeze(-2)
+        cos, sin = table.chunk(2, dim=-1)  # (..., T, 1, size/2)
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
+
+    def _check(self, x: Tensor, positions: Tensor) -> None:
+        if x.ndim < 3 or x.shape[-1] != self.size:
+            raise ValueError(
+                f"Rotary takes x of shape (..., T, heads, {self.size}), got {tuple(x.shape)}"
+            )
+        if positions.is_floating_point() or positions.dtype == torch.bool:
+            raise TypeError(f"Rotary takes integer positions, got {positions.dtype}")
+        if not 0 < positions.ndim < x.ndim - 1 or positions.shape[-1] != x.shape[-3]:
+            raise ValueError(
+                f"Rotary takes positions of shape (T,) or (..., T) with T = {x.shape[-3]} for x of "
+                f"shape {tuple(x.shape)}, got {tuple(positions.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"{self.size}, base={self.base:g}"
+
+
+class LearnedPositions(Layer):
+    """Tokens combined with a learned point a position: `Residual(x_i, weight_i)`.
+
+    On the Lorentz model that is `x + w·p` as ambient vectors, scaled back to a point (LTransformer
+    and LViT of HyperCore); as c → 0, and with `manifold=Euclidean()`, it is `x + w·p`, the learned
+    positions of any Transformer. The weight w is that of `Residual`, learned and positive.
+
+    Args:
+        length: rows of the table, the longest sequence.
+        size: the last dimension.
+        manifold: of the tokens and of the table.
+        radius: root mean square distance of the rows from the origin at the start.
+
+    Shapes: x (..., T, size) with T ≤ length, positions (T,) or (..., T), 0 to T − 1 if None.
+    """
+
+    def __init__(self, length: int, size: int, *, manifold: Manifold, radius: float = 1.0) -> None:
+        super().__init__(manifold)
+        self.length = check_count(length, "length", "LearnedPositions")
+        self.size = check_count(size, "size", "LearnedPositions")
+        self.radius = check_radius(radius, manifold, "LearnedPositions")
+        self.weight = nn.Parameter(torch.empty(length, size))
+        self.manifold_of["weight"] = manifold
+        self.residual = Residual(manifold=manifold)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init_points(self.weight, self.manifold, self.radius)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Tokens (..., T, size) to tokens that know their position."""
+        self.check_size(x, self.size)
+        if x.ndim < 2:
+            raise ValueError(
+                f"LearnedPositions takes x of shape (..., T, {self.size}), got {tuple(x.shape)}"
+            )
+        steps = x.shape[-2]
+        if positions is not None:
+            rows = F.embedding(positions, self.weight)
+        elif steps <= self.length:
+            rows = self.weight[:steps]
+        else:
+            raise ValueError(
+                f"LearnedPositions has length={self.length}, got a sequence of {steps} tokens"
+            )
+        out: Tensor = self.residual(x, rows)
+        return out
+
+    def no_weight_decay(self) -> set[str]:
+        """The table: decay would pull the positions together."""
+        return {"weight"}
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"{self.length}, {self.size}, manifold={self.manifold!r}, radius={self.radius:g}"

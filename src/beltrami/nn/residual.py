@@ -1,0 +1,97 @@
+"""The residual connection between points."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, poincare
+from beltrami.kernels.residual import residual
+from beltrami.nn.layer import Layer, check_choice
+
+
+class Residual(Layer):
+    r"""Adds a branch y to the stream x with a weight w > 0.
+
+    - Lorentz: `γ·z/(√c·|z|_L)` with z = x + w·y as ambient vectors, γ = 1 + w (Lorentzian residual
+      networks, He et al. 2024). It lies on the geodesic from x to y when γ = 1.
+    - PoincareBall: `x ⊕ (w ⊗ y)`, Möbius addition and scaling (Ganea et al. 2018).
+    - Euclidean, the limit of both as c → 0: `x + w·y`.
+
+    Args:
+        manifold: Lorentz, PoincareBall or Euclidean.
+        weight: w at the start. It is stored as `log_weight` (1,), so it stays positive.
+        learnable: whether w is a parameter; else it is fixed.
+        scale: γ, for Lorentz; 1 + w if None.
+        form: "manifold", or "euclidean" for x + w·y on Lorentz space parts, the ablation.
+    """
+
+    accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
+
+    def __init__(
+        self,
+        *,
+        manifold: Manifold,
+        weight: float = 1.0,
+        learnable: bool = True,
+        scale: float | None = None,
+        form: str = "manifold",
+    ) -> None:
+        super().__init__(manifold)
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(f"Residual: weight must be positive, got {weight}")
+        if scale is not None and not isinstance(manifold, Lorentz):
+            raise ValueError(f"Residual: scale is for Lorentz points, the manifold is {manifold!r}")
+        if scale is not None and not (scale > 0 and math.isfinite(scale)):
+            raise ValueError(f"Residual: scale must be positive or None, got {scale}")
+        self.form = check_choice(form, "form", ("manifold", "euclidean"), "Residual")
+        if form == "euclidean" and isinstance(manifold, PoincareBall):
+            raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
+        if form == "euclidean" and scale is not None:
+            raise ValueError("Residual: form='euclidean' has no scale")
+        self.init, self.scale = float(weight), scale
+        self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """w as given."""
+        if self.log_weight is not None:
+            nn.init.constant_(self.log_weight, math.log(self.init))
+
+    def no_weight_decay(self) -> set[str]:
+        """The weight is stored as a logarithm."""
+        return set() if self.log_weight is None else {"log_weight"}
+
+    @property
+    def weight(self) -> Tensor | float:
+        """w now: a float if fixed, else a tensor of shape (1,)."""
+        return self.init if self.log_weight is None else self.log_weight.exp()
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Stream x and branch y, (..., d), broadcasting."""
+        if y.ndim == 0 or x.ndim == 0 or x.shape[-1] != y.shape[-1]:
+            raise ValueError(
+                f"Residual on {self.manifold!r}: stream and branch must have the same last "
+                f"dimension, got {tuple(x.shape)} and {tuple(y.shape)}"
+            )
+        w, manifold = self.weight, self.manifold
+        if isinstance(manifold, PoincareBall):
+            # Rounding may carry either result onto the border.
+            scaled = manifold.project(poincare.mobius_scalar(w, y, manifold.c))
+            return manifold.project(poincare.mobius_add(x, scaled, manifold.c))
+        if isinstance(manifold, Lorentz) and self.form == "manifold":
+            return residual(x, y, w, manifold.c, self.scale)
+        if isinstance(w, Tensor):
+            return x + w * y
+        return x + y if w == 1 else x + w * y
+
+    def extra_repr(self) -> str:
+        """Weight, scale and manifold."""
+        learnable = self.log_weight is not None
+        return (
+            f"weight={self.init}, learnable={learnable}, scale={self.scale}, form={self.form}, "
+            f"manifold={self.manifold!r}"
+        )

@@ -1,0 +1,77 @@
+"""The residual layer: what its weight means on each manifold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import beltrami.nn as bnn
+from beltrami.geometry import Euclidean, Lorentz, PoincareBall
+from beltrami.kernels.residual import residual
+
+
+def test_weight_starts_as_asked_and_stays_positive() -> None:
+    layer = bnn.Residual(manifold=Lorentz(1.0), weight=0.3)
+    assert layer.weight.item() == pytest.approx(0.3)
+    assert layer.no_weight_decay() == {"log_weight"}
+    with torch.no_grad():
+        layer.log_weight.fill_(-50.0)
+    assert layer.weight.item() > 0
+    fixed = bnn.Residual(manifold=Lorentz(1.0), weight=0.3, learnable=False)
+    assert not list(fixed.parameters())
+    assert fixed.weight == 0.3
+
+
+def test_lorentz_is_the_kernel() -> None:
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    layer = bnn.Residual(manifold=Lorentz(0.7), weight=0.3, scale=2.0)
+    torch.testing.assert_close(layer(x, y), residual(x, y, 0.3, 0.7, 2.0))
+
+
+def test_scale_one_lies_on_the_geodesic() -> None:
+    manifold = Lorentz(0.7)
+    x, y = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 6, dtype=torch.float64)
+    z = bnn.Residual(manifold=manifold, weight=0.6, scale=1.0).double()(x, y)
+    total = manifold.dist(x, z) + manifold.dist(z, y)
+    torch.testing.assert_close(total, manifold.dist(x, y))
+
+
+def test_ball_moves_x_along_y() -> None:
+    """x ⊕ w⊗y: from the origin it is the point at w times the distance towards y."""
+    ball = PoincareBall(0.7)
+    y = ball.exp0(torch.randn(4, 6, dtype=torch.float64))
+    layer = bnn.Residual(manifold=ball, weight=0.5).double()
+    torch.testing.assert_close(layer(torch.zeros_like(y), y), ball.exp0(0.5 * ball.log0(y)))
+    x = ball.exp0(torch.randn(4, 6, dtype=torch.float64))
+    torch.testing.assert_close(ball.dist(x, layer(x, y)), 0.5 * ball.dist0(y))
+
+
+def test_euclidean_and_the_ablation() -> None:
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    twin = bnn.Residual(manifold=Euclidean(), weight=0.3)
+    ablation = bnn.Residual(manifold=Lorentz(1.0), weight=0.3, form="euclidean")
+    torch.testing.assert_close(twin(x, y), x + 0.3 * y)
+    assert torch.equal(twin(x, y), ablation(x, y))
+    plain = bnn.Residual(manifold=Euclidean(), learnable=False)
+    assert torch.equal(plain(x, y), x + y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weight": 0.0}, "weight must be positive, got 0.0"),
+        ({"scale": -1.0}, "scale must be positive"),
+        ({"form": "sum"}, "form must be one of manifold, euclidean; got 'sum'"),
+        ({"form": "euclidean", "scale": 2.0}, "has no scale"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bnn.Residual(manifold=Lorentz(1.0), **arguments)  # type: ignore[arg-type]
+
+
+def test_arguments_that_make_no_sense_on_a_manifold() -> None:
+    with pytest.raises(ValueError, match=r"scale is for Lorentz points.*Euclidean"):
+        bnn.Residual(manifold=Euclidean(), scale=2.0)
+    with pytest.raises(ValueError, match="may lie outside"):
+        bnn.Residual(manifold=PoincareBall(1.0), form="euclidean")
