@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run test test-gpu lint format bench bench-numerics figures docs clean
+.PHONY: help setup run test test-gpu lint format bench bench-layers bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -34,6 +34,12 @@ format: setup    ## rewrite the sources in the house format
 bench:           ## CPU timings beside geoopt, HypLL and Euclidean distance
 	@$(BOOTSTRAP) dev bench
 	$(PY) -m benchmarks.speed
+
+bench-layers: setup ## CPU timings of the layers beside their Euclidean twins
+	$(PY) -m benchmarks.layers
+
+bench-decoder: setup ## train a small decoder and its twin in bfloat16, every value checked
+	$(PY) -m benchmarks.decoder_training
 
 bench-numerics:  ## the full accuracy grid and docs/numerics.md
 	@$(BOOTSTRAP) dev bench

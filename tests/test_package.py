@@ -85,3 +85,21 @@ def test_no_unsafe_loading() -> None:
                 if text in ("eval", "exec", "yaml.load") or (text == "torch.load" and not safe):
                     bad.append(f"{path.name}: {ast.unparse(node)}")
     assert not bad, "\n".join(bad)
+
+
+def test_no_function_returns_a_cast_that_may_do_nothing() -> None:
+    """Traced by torch 2.11, such a Function loses its gradient: see `kernels.dtypes.cast`."""
+    found = []
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_function = isinstance(node, ast.ClassDef) and any(
+                ast.unparse(base).endswith("autograd.Function") for base in node.bases
+            )
+            if not is_function:
+                continue
+            forwards = [f for f in node.body if getattr(f, "name", "") == "forward"]
+            for part in (r for f in forwards for r in ast.walk(f) if isinstance(r, ast.Return)):
+                value = part.value
+                if isinstance(value, ast.Call) and ast.unparse(value.func).endswith(".to"):
+                    found.append(f"{path.name}:{part.lineno}: {ast.unparse(part)}")
+    assert not found, "\n".join(found)

@@ -208,3 +208,12 @@ def test_compiles() -> None:
 def test_bad_arguments(arguments: dict, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         Curvature(**arguments)
+
+
+@pytest.mark.parametrize("learnable", [True, False])
+def test_reset_defines_what_a_meta_device_left_undefined(learnable: bool) -> None:
+    with torch.device("meta"):
+        curvature = Curvature(0.7, learnable=learnable)
+    curvature.to_empty(device="cpu")
+    curvature.reset_parameters()
+    assert curvature.value.item() == pytest.approx(0.7)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from beltrami.geometry import checks, hyperplane, lorentz
+from tests.kernels.checks import saved_bytes
 
 H = hyperplane
 CURVATURES = [0.1, 1.0, 4.0]
@@ -360,6 +361,78 @@ def test_gradients_of_the_others() -> None:
     point = rows(2, 3, seed=8, scale=0.3).requires_grad_()
     assert gradcheck(H.poincare_signed_dist, (ball, point, z, c))
     assert gradcheck(H.poincare_busemann, (ball, z, c))
+
+
+@pytest.mark.parametrize("far", [0.0, 3.0])
+def test_scores_of_products_with_a_stretch(far: float) -> None:
+    """Points given as s·v; c of its own for each row, too."""
+    v, z, a = rows(4, 3), rows(5, 3, seed=1), rows(5, seed=2) + far
+    for shape in ((1,), (4, 1)):
+        stretch = rows(4, 1, seed=3).exp()
+        c = torch.full(shape, 0.7, dtype=torch.float64)
+
+        def scores(v: Tensor, z: Tensor, a: Tensor, stretch: Tensor, c: Tensor) -> Tensor:
+            x = stretch * v
+            times = torch.sqrt(1 + c * (x * x).sum(-1, keepdim=True))
+            return H.scores_of_products(
+                v @ z.mT, times, z.norm(dim=-1), a, c, torch.float64, stretch=stretch
+            )
+
+        inputs = [t.detach().requires_grad_() for t in (v, z, a, stretch, c)]
+        torch.testing.assert_close(
+            scores(*inputs), H.hyperplane_logits(stretch * v, z, a, c), **TIGHT
+        )
+        assert gradcheck(scores, inputs)
+        assert gradgradcheck(scores, inputs)
+
+
+@pytest.mark.parametrize(("wide", "copies"), [(torch.float32, 1), (torch.float64, 2)])
+def test_logits_keep_one_product_for_the_backward_pass(wide: torch.dtype, copies: int) -> None:
+    x, z, a = (t.float().requires_grad_() for t in (rows(600, 4), rows(500, 4), rows(500)))
+    c = torch.tensor([0.7], requires_grad=True)
+    out = H.hyperplane_logits(x, z, a, c, product_dtype=wide)
+    saved = saved_bytes(lambda: H.hyperplane_logits(x, z, a, c, product_dtype=wide))
+    assert saved < (copies + 0.2) * out.nbytes
+
+
+# --- one coordinate -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("c", [1e-6, 0.7, 30.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scaled_sinh_and_asinh(c: float, dtype: torch.dtype) -> None:
+    """Against Python's functions, at every size float32 has, and their gradients."""
+    size = torch.logspace(-30, 34, 257, dtype=dtype)
+    v = torch.cat((-size, torch.zeros(1, dtype=dtype), size)).requires_grad_()
+    k, tolerance = math.sqrt(c), {"rtol": 8 * torch.finfo(dtype).eps, "atol": 0.0}
+    out = H.scaled_asinh(v, c)
+    truth = [math.asinh(k * t) / k for t in v.tolist()]
+    torch.testing.assert_close(out, torch.tensor(truth, dtype=dtype), **tolerance)
+    (g,) = torch.autograd.grad(out.sum(), v)
+    truth = [1 / math.hypot(1, k * t) for t in v.tolist()]
+    torch.testing.assert_close(g, torch.tensor(truth, dtype=dtype), **tolerance)
+    back = H.scaled_sinh(out, c)
+    rtol = 400 * torch.finfo(dtype).eps  # of a number of size 80 in the exponent
+    torch.testing.assert_close(back, v, rtol=rtol, atol=0)
+
+
+def test_gradients_of_scaled_sinh_and_asinh() -> None:
+    v = torch.tensor([0.0, 1e-3, -0.4, 0.9, -1.1, 1.7, 30.0], dtype=torch.float64)
+    for c in (torch.tensor([0.8]), torch.tensor([[0.4], [1.0], [2.5]])):
+        inputs = [v.requires_grad_(), c.double().requires_grad_()]
+        for f, scale in ((H.scaled_asinh, 1.0), (H.scaled_sinh, 0.1)):
+            assert gradcheck(lambda v, c, f=f, s=scale: f(s * v, c), inputs)
+            assert gradgradcheck(lambda v, c, f=f, s=scale: f(s * v, c), inputs)
+
+
+def test_curvature_gradient_of_tiny_coordinates_has_digits() -> None:
+    """∂/∂c of sinh(√c v)/√c is v³/6 + c·v⁵/60 + ..., of asinh −v³/6 + 3c·v⁵/20."""
+    v = torch.tensor([1e-4, 0.03])
+    for f, first, second in ((H.scaled_sinh, 1 / 6, 1 / 60), (H.scaled_asinh, -1 / 6, 3 / 20)):
+        c = torch.full((2,), 0.5, requires_grad=True)
+        (g,) = torch.autograd.grad(f(v, c).sum(), c)
+        expected = first * v**3 + second * 0.5 * v**5
+        torch.testing.assert_close(g, expected, rtol=1e-5, atol=0)
 
 
 def test_logits_do_not_run_in_bfloat16_under_autocast() -> None:

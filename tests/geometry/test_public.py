@@ -244,6 +244,8 @@ EXAMPLES: dict[ModuleType, dict[str, str]] = {
         "project_to_hyperplane": "point vector scalar c -> row",
         "project_to_subspace": "point directions c -> row",
         "reflect": "point vector scalar c -> row",
+        "scaled_asinh": "point c -> row !plain",
+        "scaled_sinh": "point c -> row !plain",
         "signed_dist": "point vector scalar c -> scalar",
     },
     solvable: {
@@ -416,7 +418,7 @@ def _example(module: ModuleType, name: str, line: str) -> Example:
 
 
 # Helpers shared between modules, which users do not call.
-INTERNAL = {"power_series"}
+INTERNAL = {"power_series", "scores_of_products"}
 
 
 def _public(module: ModuleType) -> set[str]:

@@ -203,3 +203,30 @@ def test_odd_shapes_and_compile() -> None:
     assert_compiles(
         lambda q, k, v, s: centroid_attention(q, k, v, c=1.0, scale=s, causal=True), q, k, v, scale
     )
+
+
+def test_flat_distance_stays_in_the_range_of_float16() -> None:
+    """|k|² of keys beyond 362 does not fit float16; the nearest key is the query itself."""
+    q = (200 * torch.randn(1, 3, 1, 8)).half()
+    out = centroid_attention(q, q, q, c=0.0, scale=torch.full((1, 1), 0.5))
+    torch.testing.assert_close(out, q)
+
+
+@pytest.mark.parametrize(("score", "aggregate"), [("cosine", "mean"), ("dot", "sum")])
+def test_unknown_switches(score: str, aggregate: str) -> None:
+    q = torch.randn(1, 2, 1, 4)
+    with pytest.raises(ValueError, match=f"{score}.*{aggregate}"):
+        centroid_attention(q, q, q, c=1.0, scale=1.0, score=score, aggregate=aggregate)
+
+
+def test_compiles_for_any_length() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda q: centroid_attention(q, q, q, c=1.0, scale=0.5, causal=True),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    for length in (7, 9, 12, 5):
+        q = torch.randn(2, length, 2, 8)
+        expected = centroid_attention(q, q, q, c=1.0, scale=0.5, causal=True)
+        torch.testing.assert_close(compiled(q), expected)

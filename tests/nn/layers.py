@@ -633,7 +633,7 @@ def _borders() -> Iterator[Case]:
             )
 
     def other_model(m: Manifold) -> Manifold:
-        if isinstance(m, Euclidean):
+        if not isinstance(m, Lorentz | PoincareBall):
             return m
         kind = PoincareBall if isinstance(m, Lorentz) else Lorentz
         return kind(m.curvature or m.c)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall
+from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall, lorentz
 from beltrami.nn.batchnorm import BatchNorm
 
 SIZE = 5
@@ -108,6 +108,39 @@ def test_a_batch_without_spread_goes_to_the_bias(manifold: Manifold, rows: int) 
         assert t.grad.isfinite().all()
     assert layer.running_mean.isfinite().all()
     assert layer.running_var.isfinite().all()
+
+
+@pytest.mark.parametrize("manifold", [Lorentz(1.0), Lorentz(30.0), PoincareBall(1.0)])
+def test_an_outlier_of_a_large_batch_stays_in_float32(manifold: Manifold) -> None:
+    """It leaves at √N = 71 times the spread, whose sinh no float32 holds."""
+    x = torch.cat([torch.full((1, 4), 0.3), 1e-3 * torch.randn(4999, 4)]).requires_grad_()
+    layer = BatchNorm(4, manifold=manifold)
+    with torch.no_grad():
+        layer.bias.fill_(0.1)
+    y = layer(x)
+    assert y.isfinite().all()
+    distance = manifold.dist(y.double(), layer.bias.double()) * manifold.c**0.5
+    limit = 15.3 if isinstance(manifold, PoincareBall) else 30
+    assert limit - 2 < distance[0] <= limit
+    assert distance[1:].max() < 10
+    manifold.dist0(y).sum().backward()
+    for t in (x, layer.gain, layer.bias):
+        assert t.grad is not None
+        assert t.grad.isfinite().all()
+
+
+def test_only_far_points_are_shortened_and_keep_their_order() -> None:
+    layer = BatchNorm(2, manifold=Lorentz(1.0), affine=False).double().eval()
+    layer.eps = 0.0
+    r = torch.linspace(0, 44, 200, dtype=torch.float64)
+    u = torch.tensor([0.6, -0.8], dtype=torch.float64)
+    y = layer(lorentz.exp0(r[:, None] * u, 1.0))
+    out = lorentz.dist0(y, 1.0)
+    torch.testing.assert_close(out[r <= 20], r[r <= 20])
+    torch.testing.assert_close(torch.nn.functional.normalize(y[1:], dim=-1), u.expand(199, 2))
+    assert (out.diff() > 0).all()
+    assert (out.diff() <= r.diff() * (1 + 1e-9)).all()
+    assert 29 < out[-1] < 30
 
 
 def test_flat_twin_is_the_formula() -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from beltrami.geometry import (
     Curvature,
@@ -17,6 +18,7 @@ from beltrami.geometry import (
     poincare,
 )
 from beltrami.nn.borders import Lift, Lower, ball_of_scores, lift0
+from tests.kernels.checks import saved_bytes
 
 MANIFOLDS = [Lorentz(0.7), PoincareBall(0.7), Euclidean()]
 PAIRS = [(m, "exp0", "log0") for m in MANIFOLDS]
@@ -89,7 +91,30 @@ def test_ball_of_scores(c: float) -> None:
     torch.testing.assert_close(out, expected, rtol=1e-12, atol=0)
     inputs = torch.tensor([[0.3, -0.2, 0.1], [19.0, -21.0, 0.0], [0.0, 0.0, 0.0]]).double()
     inputs /= c**0.5
-    assert torch.autograd.gradcheck(lambda v: ball_of_scores(v, ball), inputs.requires_grad_())
+    curvature = torch.tensor([c], dtype=torch.float64)
+
+    def points(v: Tensor, c: Tensor) -> Tensor:
+        return ball_of_scores(v, PoincareBall(c))
+
+    for rows in (inputs[:1], inputs[1:2], inputs[2:], inputs):
+        both = [rows.clone().requires_grad_(), curvature.clone().requires_grad_()]
+        assert torch.autograd.gradcheck(points, both)
+        assert torch.autograd.gradgradcheck(points, both, atol=1e-4)
+
+
+def test_ball_of_scores_gradient_along_the_radius_has_digits() -> None:
+    """One coordinate: tanh(v/2), whose slope is e^−v of what it is across."""
+    ball = PoincareBall(1.0)
+    v = torch.tensor([[0.0], [0.3], [5.0], [10.0], [14.0]], requires_grad=True)
+    (g,) = torch.autograd.grad(ball_of_scores(v, ball).sum(), v)
+    expected = 0.5 / torch.cosh(v.double() / 2) ** 2
+    torch.testing.assert_close(g.double(), expected, rtol=1e-5, atol=0)
+
+
+def test_ball_of_scores_keeps_two_of_its_size() -> None:
+    v = torch.randn(40, 100, requires_grad=True)
+    saved = saved_bytes(lambda: ball_of_scores(v, PoincareBall(1.0)))
+    assert saved <= 2.1 * v.nbytes
 
 
 def test_ball_of_scores_beyond_the_range_of_sinh() -> None:

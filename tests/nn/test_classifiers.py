@@ -11,6 +11,7 @@ from torch import Tensor
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall, lorentz
 from beltrami.geometry import hyperplane as hp
 from beltrami.nn.classifiers import MLR, DistanceClassifier
+from tests.kernels.checks import saved_bytes
 
 SIZE, CLASSES = 5, 7
 CURVED = [
@@ -76,6 +77,13 @@ def test_gradients(kind: type, form: str) -> None:
 
     inputs = [x, torch.tensor([0.1], dtype=torch.float64), *layer.parameters()]
     assert torch.autograd.gradcheck(call, [t.detach().requires_grad_() for t in inputs])
+
+
+@pytest.mark.parametrize(("kind", "form"), CURVED)
+def test_few_copies_of_the_scores_are_kept(kind: type, form: str) -> None:
+    layer = MLR(4, 500, manifold=kind(0.7), form=form)
+    x = kind(0.7).random(400, 4).requires_grad_()
+    assert saved_bytes(lambda: layer(x)) < (2.6 if form == "busemann" else 1.3) * layer(x).nbytes
 
 
 @pytest.mark.parametrize("form", ["lorentz", "hnnpp", "poincare", "busemann"])
@@ -199,6 +207,11 @@ def test_forms_and_their_manifolds() -> None:
         MLR(SIZE, CLASSES, manifold=Lorentz(), form="hnnpp")
     with pytest.raises(ValueError, match=r"product_dtype must be.*got torch.bfloat16"):
         MLR(SIZE, CLASSES, manifold=Lorentz(), product_dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"product_dtype.*Euclidean.*None, got torch.float64"):
+        MLR(SIZE, CLASSES, manifold=Euclidean(), product_dtype=torch.float64)
+    wide = MLR(SIZE, CLASSES, manifold=Lorentz(), product_dtype=torch.float64)
+    assert "product_dtype=torch.float64" in repr(wide)
+    assert "product_dtype" not in repr(MLR(SIZE, CLASSES, manifold=Lorentz()))
     with pytest.raises(ValueError, match=r"drop it with"):
         MLR(SIZE, CLASSES, manifold=Lorentz())(torch.zeros(2, SIZE + 1))
 
@@ -257,6 +270,13 @@ def test_distance_flat_limit(form: str, kind: type) -> None:
         errors.append((layer(layer.manifold.exp0(v)) - twin(v)).abs().max().item())
     assert errors[1] < 0.02 * errors[0]
     assert errors[2] < 0.02 * errors[1]
+
+
+@pytest.mark.parametrize(("form", "copies"), [("geodesic", 2), ("chord", 3)])
+def test_few_copies_of_the_distances_are_kept(form: str, copies: int) -> None:
+    layer = DistanceClassifier(4, 500, manifold=Lorentz(), form=form)
+    x = Lorentz().random(400, 4).requires_grad_()
+    assert saved_bytes(lambda: layer(x)) < (copies + 0.1) * layer(x).nbytes
 
 
 def test_distance_start() -> None:

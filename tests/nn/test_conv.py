@@ -14,6 +14,7 @@ from torch import Tensor
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.nn.conv import Conv1d, Conv2d, beta_ratio
 from beltrami.nn.linear import Linear
+from tests.kernels.checks import saved_bytes
 
 IN, OUT = 3, 4
 MANIFOLDS = [Lorentz(0.7), PoincareBall(0.7), Euclidean()]
@@ -183,6 +184,12 @@ def test_gradients(kind: type, form: str) -> None:
     assert torch.autograd.gradgradcheck(call, inputs)
 
 
+def test_ball_keeps_few_copies_of_its_output() -> None:
+    layer = Conv1d(2, 200, 3, manifold=PoincareBall())
+    x = PoincareBall().random(10, 50, 2).requires_grad_()
+    assert saved_bytes(lambda: layer(x)) < 3.5 * layer(x).nbytes
+
+
 @pytest.mark.parametrize("manifold", MANIFOLDS)
 def test_any_leading_dimensions(manifold: Manifold) -> None:
     layer = _randomised(Conv2d(IN, OUT, 3, manifold=manifold))
@@ -215,6 +222,11 @@ def test_autocast(manifold: Manifold) -> None:
     ball = isinstance(manifold, PoincareBall)
     assert out.dtype == (torch.float32 if ball else torch.bfloat16)
     torch.testing.assert_close(out.float(), layer(x), rtol=0.02, atol=0.02)
+
+
+def test_repr_names_the_time_column() -> None:
+    assert "time=True" in repr(Conv1d(IN, OUT, 3, manifold=Lorentz()))
+    assert "time=False" in repr(Conv1d(IN, OUT, 3, manifold=Lorentz(), time=False))
 
 
 def test_errors() -> None:

@@ -31,7 +31,9 @@ class Decoder(nn.Module):
         self.curvature = getattr(manifold, "curvature", None)
         self.embedding = bnn.Embedding(vocabulary, size, manifold=manifold)
         self.blocks = nn.ModuleList(
-            bnn.TransformerBlock(size, heads, manifold=manifold, causal=True, rotary=True, **options)
+            bnn.TransformerBlock(
+                size, heads, manifold=manifold, causal=True, rotary=True, **options
+            )
             for _ in range(depth)
         )
         self.norm = bnn.RMSNorm(size, manifold=manifold)
@@ -122,23 +124,23 @@ def test_a_left_padded_batch_decodes_as_its_sequences_alone(manifold: type[Manif
     model = shaken(Decoder(manifold()))
     lengths, width, steps = [6, 2, 4], 6, 4
     sequences = [torch.randint(VOCABULARY, (n + steps,)) for n in lengths]
-    prompts = torch.stack([F.pad(s[:n], (width - n, 0)) for s, n in zip(sequences, lengths)])
+    prompts = torch.stack(
+        [F.pad(s[:n], (width - n, 0)) for s, n in zip(sequences, lengths, strict=True)]
+    )
     keep = torch.arange(width) >= torch.tensor([[width - n] for n in lengths])
     positions = (keep.cumsum(-1) - 1).relu()
 
     caches = model.caches()
     out = [model(prompts, caches, key_mask=keep, positions=positions)]
     for i in range(steps):
-        ids = torch.stack([s[n + i] for s, n in zip(sequences, lengths)]).unsqueeze(-1)
+        ids = torch.stack([s[n + i] for s, n in zip(sequences, lengths, strict=True)]).unsqueeze(-1)
         keep = F.pad(keep, (0, 1), value=True)
         positions = positions[:, -1:] + 1
         out.append(model(ids, caches, key_mask=keep, positions=positions))
     found = torch.cat(out, 1)
     assert found.isfinite().all()  # also where a padding token looks nowhere
-    for row, (s, n) in enumerate(zip(sequences, lengths)):
-        torch.testing.assert_close(
-            found[row, width - n :], model(s[None])[0], rtol=1e-9, atol=1e-9
-        )
+    for row, (s, n) in enumerate(zip(sequences, lengths, strict=True)):
+        torch.testing.assert_close(found[row, width - n :], model(s[None])[0], rtol=1e-9, atol=1e-9)
 
 
 @torch.no_grad()
@@ -166,9 +168,7 @@ def test_a_mask_holds_with_a_cache() -> None:
         model(ids[:, :4], caches, mask=mask[:4, :4]),
         model(ids[:, 4:], caches, mask=mask[4:]),
     ]
-    torch.testing.assert_close(
-        torch.cat(parts, 1), model(ids, mask=mask), rtol=1e-9, atol=1e-9
-    )
+    torch.testing.assert_close(torch.cat(parts, 1), model(ids, mask=mask), rtol=1e-9, atol=1e-9)
 
 
 # --- causality ------------------------------------------------------------------------------------

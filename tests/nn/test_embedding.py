@@ -83,6 +83,20 @@ def test_errors_name_the_number() -> None:
     assert Embedding(11, 4, manifold=Euclidean(), radius=1e3).radius == 1e3
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.uint8, torch.bool])
+def test_other_integers_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=f"Embedding takes ids of .*int64, got {dtype}"):
+        Embedding(4, 3, manifold=Lorentz())(torch.zeros(2, dtype=dtype))
+
+
+def test_curvature_may_be_a_parameter() -> None:
+    """Its number is read without a warning, and the table does not hang on it."""
+    c = torch.nn.Parameter(torch.tensor([0.2]))
+    table = Embedding(11, 256, manifold=Lorentz(c))
+    assert table.radius == pytest.approx(Embedding(11, 256, manifold=Lorentz(0.2)).radius)
+    assert table.weight.is_leaf
+
+
 @pytest.mark.parametrize("manifold", [Lorentz(0.2), Lorentz(Curvature(3.0)), Euclidean()])
 def test_default_radius_is_that_of_coordinates_of_variance_one(
     manifold: Lorentz | Euclidean,

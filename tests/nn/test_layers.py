@@ -8,7 +8,10 @@ from __future__ import annotations
 import copy
 import inspect
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,9 @@ from beltrami.geometry import Manifold
 from tests.nn.layers import CASES, KINDS, Case, Inputs, Model, build, feed, randomise
 
 SEEDS = range(3)
+
+# Each model once, its curvature a tensor: for checks that a fixed curvature would only repeat.
+ONCE = ("lorentz-learnable", "ball-learnable", "euclidean")
 
 
 def each(
@@ -134,10 +140,10 @@ def test_names_of_rows_are_unique():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("layer", dict.fromkeys(case.layer for case in CASES))
+@pytest.mark.parametrize(
+    "layer", {case.layer: None for case in CASES if issubclass(case.layer, bnn.Layer)}
+)
 def test_the_table_tries_every_manifold_a_layer_accepts(layer: type[torch.nn.Module]) -> None:
-    if not issubclass(layer, bnn.Layer):
-        pytest.skip("no manifold of its own")
     tried = {kind for case in CASES if case.layer is layer for kind in case.kinds}
     wanted = {kind for kind, make in KINDS.items() if isinstance(make(1.0), layer.accepts)}
     assert tried == wanted
@@ -145,6 +151,44 @@ def test_the_table_tries_every_manifold_a_layer_accepts(layer: type[torch.nn.Mod
     for kind in KINDS.keys() - wanted:
         with pytest.raises(TypeError, match=f"{layer.__name__} works on"):
             case.make(KINDS[kind](1.0))
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@each()
+def test_parameters(case: Case, kind: str) -> None:
+    layer = case.make(KINDS[kind](1.0))
+    for module in layer.modules():
+        own = dict(module.named_parameters(recurse=False))
+        assert all(p.ndim > 0 for p in own.values())  # sharding engines reject scalars
+        points = set(getattr(module, "manifold_of", {}))
+        kept = getattr(module, "no_weight_decay", set)()
+        assert points <= kept <= own.keys()
+        assert {name for name in own if name.startswith("log_")} <= kept
+    assert type(layer).__name__ in repr(layer)
+
+
+@each("lorentz", "ball", "euclidean")
+def test_meta_device(case: Case, kind: str) -> None:
+    """Built without memory, then filled: the start has the same parameters and statistics."""
+    with torch.device("meta"):
+        layer = case.make(KINDS[kind](1.0))
+    assert all(t.is_meta for t in layer.state_dict().values())
+    layer.to_empty(device="cpu")
+    with torch.no_grad():
+        for t in layer.state_dict().values():
+            t.fill_(-7)
+    for module in layer.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    expected = case.make(KINDS[kind](1.0)).state_dict()
+    for name, t in layer.state_dict().items():
+        assert not (t == -7).any(), f"{name} was not filled"
+        if expected[name].numel() > 20 and expected[name].unique().numel() > 1:
+            assert float(t.std() / expected[name].std()) == pytest.approx(1, abs=0.5), name
+        elif expected[name].unique().numel() == 1:
+            assert torch.equal(t, expected[name]), name
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -175,25 +219,23 @@ def test_rows_do_not_see_each_other(case: Case, kind: str) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
 
-    def change(f: Callable[[Tensor], Tensor]) -> Inputs:
-        return {name: t if name in case.shared else f(t) for name, t in inputs.items()}
+    def check(f: Callable[[Tensor], Tensor]) -> None:
+        """Changing the batch dimensions of the input changes those of the output alone."""
+        changed = {name: t if name in case.shared else f(t) for name, t in inputs.items()}
+        agree(call(model, changed), f(out), 2e-6)
 
     out = call(model, inputs)
     dims = len(case.batch)
-    for index in [(0,) * dims, tuple(n - 1 for n in case.batch)]:
-        if case.lead is None:  # without any batch dimension
-            agree(call(model, change(lambda t: t[index])), out[index], 2e-6)
-        else:
-            one = change(lambda t: t[index[0] : index[0] + 1])
-            agree(call(model, one), out[index[0] : index[0] + 1], 2e-6)
+    check(lambda t: t[:1])
+    check(lambda t: t[-1:])
     if case.lead is None:
-        merged = change(lambda t: t.flatten(0, dims - 1))
-        agree(call(model, merged), out.flatten(0, dims - 1), 2e-6)
-        more = change(lambda t: t[None, :, None])
-        agree(call(model, more), out[None, :, None], 2e-6)
+        check(lambda t: t[(0,) * dims])  # no batch dimension at all
+        check(lambda t: t[(-1,) * dims])
+        check(lambda t: t.flatten(0, dims - 1))
+        check(lambda t: t[None, :, None])
 
 
-@each(where=lambda case, _: not case.random)
+@each(*ONCE, where=lambda case, _: not case.random)
 def test_strided_input(case: Case, kind: str) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -226,13 +268,12 @@ def test_strided_input(case: Case, kind: str) -> None:
 
 @each()
 def test_points(case: Case, kind: str) -> None:
-    for seed in SEEDS:
-        for c in (0.3, 1.0, 2.5):
-            model = build(case, kind, seed=seed, c=c)
-            inputs = feed(case, model, seed=seed)
-            with beltrami.debug():
-                out = call(model, inputs)
-            model.target.check_point(out)
+    for seed, c in enumerate((0.3, 1.0, 2.5)):
+        model = build(case, kind, seed=seed, c=c)
+        inputs = feed(case, model, seed=seed)
+        with beltrami.debug():
+            out = call(model, inputs)
+        model.target.check_point(out)
 
 
 @each()
@@ -287,7 +328,7 @@ def test_limit(case: Case, kind: str) -> None:
             out = call(model, feed(case, model, seed=seed, dtype=torch.float64))
             errors.append(float((model.target.log0(out) - expected).detach().abs().max()))
         scale = max(1.0, float(expected.detach().abs().max()))
-        for before, after in zip(errors, errors[1:], strict=False):
+        for before, after in pairwise(errors):
             assert after <= 2 * 100**-case.rate * before + 1e-12 * scale, errors
         assert errors[-1] <= 20 * scale * 1e-6**case.rate, errors
 
@@ -295,7 +336,7 @@ def test_limit(case: Case, kind: str) -> None:
 # --- dtypes ---------------------------------------------------------------------------------------
 
 
-@each()
+@each(*ONCE)
 def test_double(case: Case, kind: str) -> None:
     """float64 in, float64 out, and what float32 gives."""
     model = build(case, kind)
@@ -310,7 +351,7 @@ def test_double(case: Case, kind: str) -> None:
     agree_all(grads, wide_grads, 1e-4)
 
 
-@each()
+@each(*ONCE)
 def test_autocast(case: Case, kind: str) -> None:
     for seed in SEEDS:
         model = build(case, kind, seed=seed)
@@ -328,7 +369,7 @@ def test_autocast(case: Case, kind: str) -> None:
             roughly(grads, expected_grads)
 
 
-@each()
+@each(*ONCE)
 def test_bfloat16(case: Case, kind: str) -> None:
     """A model cast to bfloat16, against the same rounded numbers in float32."""
     for seed in SEEDS:
@@ -361,7 +402,7 @@ def far(case: Case, model: Model, dtype: torch.dtype, radius: float) -> Inputs:
     return inputs
 
 
-@each()
+@each(*ONCE)
 def test_far_points(case: Case, kind: str) -> None:
     """Finite, on the manifold, with finite gradients, where float32 still has digits."""
     model = build(case, kind)
@@ -375,15 +416,13 @@ def test_far_points(case: Case, kind: str) -> None:
 def test_half_precision_stays_in_the_ball(case: Case, kind: str) -> None:
     """Rounding to bfloat16 must not carry a point onto the border, from any radius."""
     model = build(case, kind).bfloat16()
+    points = dict(model.points())
     with torch.no_grad():
-        for p in model.layer.parameters():
+        for name, p in model.named_parameters():
             if p.ndim > 1:
                 p.mul_(2)
-    for name, manifold in model.points():
-        p = model.get_parameter(name) if name in dict(model.named_parameters()) else None
-        if p is not None:
-            with torch.no_grad():
-                p.copy_(manifold.project(p))
+            if name in points:
+                p.copy_(points[name].project(p))
     for radius in (2.0, 4.0, 8.0):
         out, grads = run(model, far(case, model, torch.bfloat16, radius))
         assert out.isfinite().all()
@@ -399,12 +438,10 @@ def test_state_dict_round_trip(case: Case, kind: str, tmp_path: Path) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
     out = call(model, inputs)
-    state = model.state_dict()
-    if not state:
-        pytest.skip("nothing to save")
-    save_file(state, tmp_path / "model.safetensors")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
     fresh = build(case, kind, seed=1)
-    if not model.training and (kind not in case.free or [*model.layer.parameters()]):
+    curved = model.curvature is not None and kind not in case.free
+    if not model.training and (curved or [*model.layer.parameters()]):
         assert not torch.equal(call(fresh, inputs), out)
     fresh.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert torch.equal(call(fresh, inputs), out)
@@ -497,9 +534,33 @@ def test_inductor(case: Case, kind: str, fresh_compiler: None) -> None:
 # --- CUDA -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def cuda() -> Iterator[None]:
+    """A device whose first backward pass is over and whose convolutions run in float32."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, about the context of the backward thread
+        x = torch.ones(2, 2, device="cuda", requires_grad=True)
+        (x @ x).sum().backward()
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """An error where the host waits for the device."""
+    torch.cuda.synchronize()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the mode is a prototype
+            torch.cuda.set_sync_debug_mode("error")
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.gpu
 @each(where=lambda case, _: not case.random)
-def test_cuda_gives_what_the_cpu_gives(case: Case, kind: str) -> None:
+def test_cuda_gives_what_the_cpu_gives(case: Case, kind: str, cuda: None) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
     expected, expected_grads = run(model, inputs)
@@ -512,18 +573,14 @@ def test_cuda_gives_what_the_cpu_gives(case: Case, kind: str) -> None:
 
 @pytest.mark.gpu
 @each()
-def test_cuda_does_not_wait(case: Case, kind: str) -> None:
-    model = build(case, kind).cuda()
-    inputs = differentiable({name: t.cuda() for name, t in feed(case, model.cpu()).items()})
+def test_cuda_does_not_wait(case: Case, kind: str, cuda: None) -> None:
+    model = build(case, kind)
+    inputs = differentiable({name: t.cuda() for name, t in feed(case, model).items()})
     model.cuda()
     weights = cotangent(model(**inputs))
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        out = model(**inputs)
-        if out.requires_grad:
-            out.backward(weights)
-        with torch.autocast("cuda", torch.bfloat16):
-            model(**inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    with no_waiting():
+        for dtype in (torch.float32, torch.bfloat16):
+            with torch.autocast("cuda", dtype, enabled=dtype == torch.bfloat16):
+                out = model(**inputs)
+            if out.requires_grad:
+                out.backward(weights.to(out.dtype))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import beltrami.nn as bnn
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall, hyperplane, lorentz, poincare
+from tests.kernels.checks import saved_bytes
 
 C = 1.4
 
@@ -112,6 +113,15 @@ def test_hnnpp_is_the_published_ball_layer() -> None:
     torch.testing.assert_close(layer(x), expected)
 
 
+@pytest.mark.parametrize(("manifold", "copies"), [(Lorentz(C), 2), (PoincareBall(C), 3)])
+def test_hnnpp_keeps_few_copies_of_its_output(
+    manifold: Lorentz | PoincareBall, copies: int
+) -> None:
+    layer = bnn.Linear(4, 400, manifold=manifold, form="hnnpp")
+    x = manifold.exp0(torch.randn(300, 4)).requires_grad_()
+    assert saved_bytes(lambda: layer(x)) < (copies + 0.2) * layer(x).nbytes
+
+
 def test_hybonet_has_the_time_its_gate_says() -> None:
     layer = randomised(bnn.Linear(5, 3, manifold=Lorentz(C), form="hybonet"))
     x = points(Lorentz(C), 7, 5)
@@ -133,6 +143,33 @@ def test_hybonet_at_u_zero_is_the_origin() -> None:
     y.sum().backward()
     assert torch.equal(y, torch.zeros(2, 3))
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-25, 1e-35])
+def test_hybonet_takes_the_direction_of_short_vectors(size: float) -> None:
+    """Their squares underflow; below 1e-30 they have no direction."""
+    layer = bnn.Linear(3, 3, manifold=Lorentz(C), form="hybonet", time=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(3))
+        layer.gate_weight.zero_()
+    u = torch.tensor([[3.0, 0.0, -4.0]])
+    x = (size * u).requires_grad_()
+    y = layer(x)
+    expected = u / 5 * (2 + C) ** 0.5 if size > 1e-30 else torch.zeros(1, 3)  # E = 1
+    torch.testing.assert_close(y, expected)
+    (y * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    for t in (x, *layer.parameters()):
+        assert t.grad is None or t.grad.isfinite().all()
+    assert x.grad is not None
+    if size > 1e-30:
+        g = torch.tensor([1.0, 2.0, 3.0])
+        across = (2 + C) ** 0.5 * (g - (g @ u[0]) / 25 * u[0]) / 5
+        torch.testing.assert_close(x.grad[0] * size, across)
+
+
+def test_repr_names_the_time_column() -> None:
+    assert "time=True" in repr(bnn.Linear(2, 2, manifold=Lorentz(C)))
+    assert "time=False" in repr(bnn.Linear(2, 2, manifold=Lorentz(C), time=False))
 
 
 def test_euclidean_forms() -> None:

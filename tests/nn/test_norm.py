@@ -48,5 +48,5 @@ def test_a_half_precision_stream_is_normalised_in_float32() -> None:
 
 
 def test_eps_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"RMSNorm: eps must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"RMSNorm: eps must be positive and finite, got 0"):
         bnn.RMSNorm(8, manifold=Lorentz(1.0), eps=0)

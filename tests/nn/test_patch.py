@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -55,11 +57,33 @@ def test_starts_at_its_radius(radius: float, smooth: bool) -> None:
     torch.testing.assert_close(norm, torch.tensor(radius), rtol=0.05, atol=0)
 
 
+@pytest.mark.parametrize("manifold", [Lorentz(0.2), Lorentz(9.0), Euclidean(), PoincareBall(0.2)])
+def test_default_radius_is_that_of_coordinates_of_variance_one(manifold: Manifold) -> None:
+    layer = PatchEmbedding(32, 16, 3, 768, manifold=manifold)
+    tokens = layer(torch.randn(8, 3, 32, 32)).detach()
+    if isinstance(manifold, PoincareBall):
+        radius = manifold.dist0(tokens).mean().item()
+        assert radius == pytest.approx(math.asinh(math.sqrt(0.2 * 768)) / math.sqrt(0.2), rel=0.05)
+    else:
+        assert tokens.square().mean().item() == pytest.approx(1.0, rel=0.1)
+
+
+def test_radius_is_a_length_of_the_space_part_and_has_no_bound_there() -> None:
+    for manifold in (Lorentz(1.0), Euclidean()):
+        layer = PatchEmbedding(32, 16, 3, 16, manifold=manifold, radius=60.0)
+        norm = layer(torch.randn(50, 3, 32, 32)).detach().square().sum(-1).mean().sqrt()
+        torch.testing.assert_close(norm, torch.tensor(60.0), rtol=0.05, atol=0)
+        with pytest.raises(ValueError, match=r"PatchEmbedding: radius must be positive"):
+            PatchEmbedding(32, 16, 3, 16, manifold=manifold, radius=-1.0)
+    with pytest.raises(ValueError, match=r"√c·radius < 15"):
+        PatchEmbedding(32, 16, 3, 16, manifold=PoincareBall(1.0), radius=60.0)
+
+
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_ball_tokens_are_inside_the_ball(scale: float) -> None:
     """Also for pixels nobody normalised."""
     ball = PoincareBall(1.0)
-    layer = PatchEmbedding(32, 16, 3, 768, manifold=ball)
+    layer = PatchEmbedding(32, 16, 3, 768, manifold=ball, radius=1.0)
     distance = ball.dist0(layer(scale * torch.randn(4, 3, 32, 32)))
     assert distance.isfinite().all()
     assert distance.max() < 20

@@ -60,6 +60,20 @@ def test_nothing_left_is_the_origin(manifold: Manifold) -> None:
 
 
 @pytest.mark.parametrize("manifold", MANIFOLDS)
+@pytest.mark.parametrize("scale", [1e-30, 1e-25, 1e25, 1e30])
+def test_scale_of_the_weights_does_not_matter(manifold: Manifold, scale: float) -> None:
+    """Also where their squares leave float32; the gradient goes with one over the scale."""
+    x, w = manifold.random(3, 5, 4).requires_grad_(), torch.rand(3, 5).requires_grad_()
+    scaled = (scale * w.detach()).requires_grad_()
+    outs = [Pool(manifold=manifold)(x, weights=t) for t in (w, scaled)]
+    torch.testing.assert_close(outs[1], outs[0])
+    pairs = zip(outs, (w, scaled), strict=True)
+    gradients = [torch.autograd.grad(y.square().sum(), [x, t]) for y, t in pairs]
+    torch.testing.assert_close(gradients[1][0], gradients[0][0])
+    torch.testing.assert_close(gradients[1][1] * scale, gradients[0][1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS)
 def test_weights(manifold: Manifold) -> None:
     x = manifold.random(3, 5, 4, dtype=torch.float64)
     weights = torch.rand(3, 5, dtype=torch.float64)

@@ -144,5 +144,9 @@ def test_learned_positions_errors() -> None:
         layer(torch.zeros(2, 7, 4))
     with pytest.raises(ValueError, match=r"\(\.\.\., T, 4\), got \(4,\)"):
         layer(torch.zeros(4))
-    with pytest.raises(IndexError):
-        layer(torch.zeros(1, 4), torch.tensor([6]))
+    with pytest.raises(IndexError, match=r"LearnedPositions has positions 0 to 5, got 2 to 6"):
+        layer(torch.zeros(2, 4), torch.tensor([6, 2]))
+    with pytest.raises(IndexError, match=r"positions 0 to 5, got -1 to 0"):
+        layer(torch.zeros(2, 4), torch.tensor([0, -1]))
+    with pytest.raises(TypeError, match=r"int32 or int64, got torch.int16"):
+        layer(torch.zeros(2, 4), torch.tensor([0, 1], dtype=torch.int16))

@@ -59,7 +59,7 @@ def test_euclidean_and_the_ablation() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weight": 0.0}, "weight must be positive, got 0.0"),
+        ({"weight": 0.0}, "weight must be positive and finite, got 0.0"),
         ({"scale": -1.0}, "scale must be positive"),
         ({"form": "sum"}, "form must be one of manifold, euclidean; got 'sum'"),
         ({"form": "euclidean", "scale": 2.0}, "has no scale"),
@@ -75,3 +75,16 @@ def test_arguments_that_make_no_sense_on_a_manifold() -> None:
         bnn.Residual(manifold=Euclidean(), scale=2.0)
     with pytest.raises(ValueError, match="may lie outside"):
         bnn.Residual(manifold=PoincareBall(1.0), form="euclidean")
+
+
+@pytest.mark.parametrize("manifold", [Lorentz(1.0), Euclidean()])
+def test_a_half_precision_stream_stays_one(manifold: Lorentz | Euclidean) -> None:
+    x, y = torch.randn(4, 6).bfloat16(), torch.randn(4, 6).bfloat16()
+    assert bnn.Residual(manifold=manifold, weight=0.3)(x, y).dtype == torch.bfloat16
+    assert bnn.Residual(manifold=manifold)(x.float(), y).dtype == torch.float32
+
+
+def test_shapes_that_do_not_broadcast_are_named() -> None:
+    layer = bnn.Residual(manifold=Lorentz(1.0))
+    with pytest.raises(ValueError, match=r"\(2, 6\) and \(3, 6\)"):
+        layer(torch.randn(2, 6), torch.randn(3, 6))

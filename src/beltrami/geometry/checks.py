@@ -96,7 +96,7 @@ def check_curvature(
             if not signed and not bool((c > 0).all()):
                 raise ValueError(f"{name} must be positive, got {c.detach().min().item()}")
         return c.to(dtype)
-    if isinstance(c, bool) or not isinstance(c, int | float):
+    if isinstance(c, bool) or not isinstance(c, (int, float)):  # torch 2.9 traces no int | float
         hint = "; pass curvature.value" if callable(getattr(c, "forward", None)) else ""
         raise TypeError(f"{name} must be a float or a tensor, got {type(c).__name__}{hint}")
     # Comparisons, not math.isfinite: a compiler may hold c as a symbol.

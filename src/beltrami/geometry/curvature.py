@@ -72,6 +72,10 @@ class Curvature(nn.Module):
         else:
             self.register_buffer("raw", raw)
 
+    def reset_parameters(self) -> None:
+        """Back to `init`; what `to_empty` leaves undefined is defined again."""
+        nn.init.zeros_(self.raw)
+
     @property
     def value(self) -> Tensor:
         """The curvature now: shape (1,), or (size, 1) for several.

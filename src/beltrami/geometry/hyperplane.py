@@ -54,7 +54,7 @@ def signed_dist(
     """
     (x, z), a, c, _ = _prepare_plane(x, z, a, c)
     alpha, _ = _frame(x, z, a, c)
-    out = _asinh(alpha, c)
+    out = scaled_asinh(alpha, c)
     return as_scalar(out, keepdim)
 
 
@@ -70,7 +70,7 @@ def logit(
     """
     (x, z), a, c, _ = _prepare_plane(x, z, a, c)
     alpha, _ = _frame(x, z, a, c)
-    out = root(dot(z, z)) * _asinh(alpha, c)
+    out = root(dot(z, z)) * scaled_asinh(alpha, c)
     return as_scalar(out, keepdim)
 
 
@@ -87,7 +87,8 @@ def hyperplane_logits(
     The product runs in float32 (float64 for float64 inputs) also under autocast. It cannot use the
     cancellation-free coordinates of `logit`: α has an absolute error of eps·|x|·cosh(√c a), which
     spoils float32 scores near a hyperplane when √c(r + |a|) exceeds about 10. There, pass
-    `product_dtype=torch.float64`, or use `logit`, which needs (..., k, d) memory.
+    `product_dtype=torch.float64`, or use `logit`, which needs (..., k, d) memory. Here the product
+    is all of size (..., k) that is kept for the backward pass.
 
     Args:
         x: points, (..., d).
@@ -104,15 +105,44 @@ def hyperplane_logits(
     wide = product_dtype or x.dtype
     xw, zw, a = x.to(wide), normals.to(wide), offsets.to(device=x.device, dtype=wide)
     cw = c.to(wide) if isinstance(c, Tensor) else c
-    length = root(dot(zw, zw)).squeeze(-1)  # (k,)
     with torch.autocast(x.device.type, enabled=False):
         products = xw @ zw.mT  # (..., k)
-    q = cw * a * a
-    u = _over_or_same(products, length)
+    length = root(dot(zw, zw)).squeeze(-1)  # (k,)
+    return scores_of_products(products, torch.sqrt(1 + cw * dot(xw, xw)), length, a, c, x.dtype)
+
+
+def scores_of_products(
+    products: Tensor,
+    times: Tensor,
+    lengths: Tensor,
+    offsets: Tensor,
+    c: Scalar,
+    dtype: torch.dtype,
+    stretch: Tensor | None = None,
+) -> Tensor:
+    """`logit` of points against k hyperplanes, given the products z·x, and the times √c·t of x.
+
+    Keeps `products` for the backward pass and nothing else of its size.
+
+    Args:
+        products: z·x, (..., k), or z·v for points x = stretch·v; α is made in their dtype.
+        times: √(1 + c|x|²), (..., 1).
+        lengths: |z|, (k,). offsets: (k,), as in `hyperplane_logits`.
+        c: curvature −c.
+        dtype: of the result.
+        stretch: (..., 1), or None for 1.
+
+    Returns:
+        (..., k).
+    """
+    cw = c.to(products.dtype) if isinstance(c, Tensor) else c
+    q = cw * offsets * offsets
+    up = _over_or_same(radial.cosh_sq(q), lengths)
     # sinh(√c a)·t as a·sinhc(√c a)·√(1 + c|x|²), which has a limit as c → 0
-    shift = a * radial.sinhc_sq(q) * torch.sqrt(1 + cw * dot(xw, xw))
-    alpha = (radial.cosh_sq(q) * u - shift).to(x.dtype)
-    return length.to(x.dtype) * _asinh(alpha, c)
+    down = offsets * radial.sinhc_sq(q)
+    c = c.to(dtype) if isinstance(c, Tensor) else c
+    out: Tensor = _Scores.apply(products, up, stretch, down, times, lengths.to(dtype), c)
+    return out
 
 
 def project_to_hyperplane(x: Tensor, z: Tensor, a: Scalar = 0.0, c: Scalar = 1.0) -> Tensor:
@@ -181,7 +211,7 @@ def poincare_signed_dist(
     delta = x - p
     unit = _over_or_same(w, root(dot(w, w)))
     inner = gap_p * dot(delta, unit) - c * dot(delta, delta) * dot(p, unit)
-    out = _asinh(2 * inner / (gap_p * gap_x), c)
+    out = scaled_asinh(2 * inner / (gap_p * gap_x), c)
     return as_scalar(out, keepdim)
 
 
@@ -487,21 +517,10 @@ def _frame_curvature_derivatives(
 
 def _asinh_curvature_derivative(v: Tensor, slope: Tensor, value: Tensor, c: Tensor) -> Tensor:
     """∂/∂c of asinh(√c·v)/√c, given its value and 1/√(1 + c·v²)."""
-    q = c * v * v
-    small = q < 1
-    series = v * torch.where(small, v * v * radial.asinhc_sq_prime(torch.where(small, q, 0.0)), 0.0)
+    small = (v * c**0.5).abs() < 1
+    near = torch.where(small, v, 0.0)
+    series = near * near * near * radial.asinhc_sq_prime(c * near * near)
     return torch.where(small, series, (v * slope - value) / (2 * c))
-
-
-def _asinh(v: Tensor, c: Scalar) -> Tensor:
-    """asinh(√c·v)/√c, smooth in c and v, and without the overflow of v² for large v."""
-    w = v * c**0.5
-    large = w.abs() > 1
-    near, far = torch.where(large, 0.0, v), torch.where(large, w.abs(), 1.0)
-    log = torch.log(far) + torch.log1p(torch.sqrt(1 + 1 / (far * far)))
-    return torch.where(
-        large, torch.copysign(log, w) / c**0.5, near * radial.asinhc_sq(c * near * near)
-    )
 
 
 def log_light_cone(u: Tensor, perp: Tensor, c: Scalar) -> Tensor:
@@ -550,6 +569,160 @@ class _LogLightCone(torch.autograd.Function):
             rest = torch.log1p(p2) / 2 - p2 * exp_a / time
             gc = sum_to(g * (d_asinh + rest / (2 * c * c**0.5)), c)
         return gu, gp, gc
+
+
+# --- one coordinate: its distance and back --------------------------------------------------------
+
+
+def scaled_asinh(v: Tensor, c: Scalar) -> Tensor:
+    """asinh(√c·v)/√c of every entry, also where v² overflows; keeps v for the backward pass.
+
+    The signed distance from the hyperplane across an axis to a point with coordinate v along it.
+    """
+    out: Tensor = _Asinh.apply(v, c.to(v.dtype) if isinstance(c, Tensor) else c)
+    return out
+
+
+def scaled_sinh(v: Tensor, c: Scalar) -> Tensor:
+    """sinh(√c·v)/√c of every entry, the inverse of `scaled_asinh`; keeps v for the backward pass.
+
+    HNN++ makes its points so, coordinate by coordinate.
+    """
+    out: Tensor = _Sinh.apply(v, c.to(v.dtype) if isinstance(c, Tensor) else c)
+    return out
+
+
+def _asinh_value(v: Tensor, c: Scalar) -> Tensor:
+    w = v * c**0.5
+    size = w.abs()
+    log = torch.log1p(size + size * (size / (1 + _time(size))))
+    return torch.copysign(log, w) / c**0.5
+
+
+def _time(w: Tensor) -> Tensor:
+    """√(1 + w²), also where w² overflows."""
+    return torch.hypot(torch.ones_like(w), w)
+
+
+class _Asinh(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor, c: Scalar) -> Tensor:
+        return _asinh_value(v, c)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        v, c = load_with_scalar(ctx)
+        slope = 1 / _time(v * c**0.5)
+        gv = sum_to(g * slope, v) if ctx.needs_input_grad[0] else None
+        gc = None
+        if ctx.needs_input_grad[1] and isinstance(c, Tensor):
+            by_c = _asinh_curvature_derivative(v, slope, scaled_asinh(v, c), c)
+            gc = sum_to(g * by_c, c)
+        return gv, gc
+
+
+class _Sinh(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor, c: Scalar) -> Tensor:
+        return torch.sinh(v * c**0.5) / c**0.5
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        v, c = load_with_scalar(ctx)
+        w = v * c**0.5
+        cosh = torch.cosh(w)
+        gv = sum_to(g * cosh, v) if ctx.needs_input_grad[0] else None
+        gc = None
+        if ctx.needs_input_grad[1] and isinstance(c, Tensor):
+            small = w.abs() < 1
+            near = torch.where(small, v, 0.0)
+            series = near * near * near * radial.sinhc_sq_prime(c * near * near)
+            closed = (v * cosh - torch.sinh(w) / c**0.5) / (2 * c)
+            gc = sum_to(g * torch.where(small, series, closed), c)
+        return gv, gc
+
+
+class _Scores(torch.autograd.Function):
+    """`length·asinh(√c·α)/√c` with `α = up·(stretch·p) − down·time`; of (..., k) only p is saved.
+
+    α is made in the dtype of p and rounded to that of length; c serves the asinh alone.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        p: Tensor,
+        up: Tensor,
+        stretch: Tensor | None,
+        down: Tensor,
+        time: Tensor,
+        length: Tensor,
+        c: Scalar,
+    ) -> Tensor:
+        return length * _asinh_value(_alpha(p, up, stretch, down, time, length.dtype), c)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        p, up, stretch, down, time, length, c = inputs
+        ctx.stretched = stretch is not None
+        save_with_scalar(ctx, *((stretch,) if ctx.stretched else ()), p, up, down, time, length, c)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        saved = load_with_scalar(ctx)
+        stretch = saved[0] if ctx.stretched else None
+        p, up, down, time, length, c = saved[-6:]
+        needs = ctx.needs_input_grad
+        grads: list[Tensor | None] = [None] * 7
+        alpha = _alpha(p, up, stretch, down, time, length.dtype)
+        slope = 1 / _time(alpha * c**0.5)
+        h = _cast(g * length * slope, p.dtype)  # the gradient in α
+        if needs[0] or needs[1] or needs[2]:
+            by_product = h if stretch is None else h * stretch
+            if needs[0]:
+                grads[0] = sum_to(by_product * up, p)
+            if needs[1]:
+                grads[1] = sum_to(by_product * p, up)
+            if stretch is not None and needs[2]:
+                grads[2] = sum_to(h * up * p, stretch)
+        if needs[3]:
+            grads[3] = sum_to(-h * time, down)
+        if needs[4]:
+            grads[4] = sum_to(-h * down, time)
+        by_c = needs[6] and isinstance(c, Tensor)
+        if needs[5] or by_c:
+            value = scaled_asinh(alpha, c)
+            if needs[5]:
+                grads[5] = sum_to(g * value, length)
+            if by_c:
+                d_asinh = _asinh_curvature_derivative(alpha, slope, value, c)
+                grads[6] = sum_to(g * length * d_asinh, c)
+        return tuple(grads)
+
+
+def _alpha(
+    p: Tensor, up: Tensor, stretch: Tensor | None, down: Tensor, time: Tensor, dtype: torch.dtype
+) -> Tensor:
+    along = p if stretch is None else stretch * p
+    return _cast(up * along - down * time, dtype)
+
+
+def _cast(t: Tensor, dtype: torch.dtype) -> Tensor:
+    # No cast is traced if there is nothing to cast: see `kernels.saving.cast`.
+    return t if t.dtype == dtype else t.to(dtype)
 
 
 # --- helpers --------------------------------------------------------------------------------------

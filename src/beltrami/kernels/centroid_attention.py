@@ -25,11 +25,17 @@ from torch.nn import functional as F
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.autocast import matmul_dtype
+from beltrami.kernels.dtypes import cast, matmul_dtype, wide, wide_dtype
 from beltrami.kernels.saving import load_inputs, save_inputs
 
-# The fused attention kernels of half-precision dtypes want head sizes that are multiples of this.
+# Fused attention wants head sizes that are multiples of these, for half precision and for float32
+# on a GPU.
 _HALF_ALIGNMENT = 8
+_FLOAT_ALIGNMENT = 4
+
+# In flat space queries carry this as their time and keys |k|²/2 over it: a power of 2, so that
+# nothing is rounded, and large enough to keep |k|² in the range of float16.
+_FLAT_TIME = 256.0
 
 
 def centroid_attention(
@@ -60,6 +66,11 @@ def centroid_attention(
 
     Returns: (B, T, H, D).
     """
+    if score not in ("distance", "dot") or aggregate not in ("centroid", "mean"):
+        raise ValueError(
+            f"score must be distance or dot and aggregate centroid or mean, got {score!r} and "
+            f"{aggregate!r}"
+        )
     dtype = matmul_dtype(q)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     flat = not isinstance(c, Tensor) and c == 0
@@ -67,7 +78,7 @@ def centroid_attention(
     if score == "dot" and not centroid and not isinstance(scale, Tensor):
         return attend(q, k, v, scale=scale, causal=causal, mask=mask)
     if not flat:
-        c = check_curvature(c, torch.promote_types(dtype, torch.float32), q.device)
+        c = check_curvature(c, wide_dtype(dtype), q.device)
     size = q.shape[-1]
     kinds = (
         ("plain", "plain") if score == "dot" else ("one", "half") if flat else ("time", "excess")
@@ -95,9 +106,12 @@ def attend(
     length, keys = q.shape[1], k.shape[1]
     if causal and (mask is not None or (length != keys and length > 1)):
         mask = _and(mask, causal_mask(length, keys, q.device))
-    whole = causal and mask is None and length == keys
+    whole = False
+    if causal and mask is None and length == keys:  # an if: a compiler may hold lengths as symbols
+        whole = True
     dead = None
     if mask is not None:
+        mask = torch.atleast_2d(mask)  # what torch's attention takes
         # A row without keys has no softmax: let it see everything and discard the result.
         dead = ~mask.any(-1, keepdim=True)
         mask = mask | dead
@@ -127,11 +141,12 @@ def _and(a: Tensor | None, b: Tensor) -> Tensor:
 # --- the time channels ----------------------------------------------------------------------------
 
 
-def _channels(size: int, dtype: torch.dtype) -> int:
-    """How many channels a head of `size` is widened by."""
-    if dtype.itemsize > 2:
-        return 1
-    return -(size + 3) % _HALF_ALIGNMENT + 3
+def _padding(x: Tensor, channels: int) -> int:
+    """How many more channels, all 0, bring a head with time channels to a size that is fast."""
+    size = x.shape[-1] + channels
+    if x.dtype.itemsize <= 2:
+        return -size % _HALF_ALIGNMENT
+    return -size % _FLOAT_ALIGNMENT if x.dtype == torch.float32 and x.is_cuda else 0
 
 
 def _widen(x: Tensor, c: Scalar, kind: str, scale: Scalar | None) -> Tensor:
@@ -155,11 +170,15 @@ class _Widen(torch.autograd.Function):
         if scale is not None:
             x, time = (scale * x).to(x.dtype), -scale * time
         if x.dtype.itemsize > 2:
-            return torch.cat([x, time], dim=-1)
-        hi = time.to(x.dtype)
-        lo = (time - hi).to(x.dtype)
-        rest = x.new_zeros(*x.shape[:-1], _channels(x.shape[-1], x.dtype) - 3)
-        return torch.cat([x, hi, hi if is_query else lo, lo if is_query else hi, rest], dim=-1)
+            parts = [x, time]
+        else:
+            hi = time.to(x.dtype)
+            lo = (time - hi).to(x.dtype)
+            parts = [x, hi, hi if is_query else lo, lo if is_query else hi]
+        rest = _padding(x, len(parts) - 1)
+        if rest:
+            parts.append(x.new_zeros(*x.shape[:-1], rest))
+        return torch.cat(parts, dim=-1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -169,12 +188,12 @@ class _Widen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None, None, Tensor | None]:
-        wide, c, scale = load_inputs(ctx)
+        head, c, scale = load_inputs(ctx)
         kind, size = ctx.kind, ctx.size
-        compute = torch.promote_types(wide.dtype, torch.float32)
-        x, gx = wide[..., :size].to(compute), g[..., :size].to(compute)
+        compute = wide_dtype(head.dtype)
+        x, gx = head[..., :size].to(compute), g[..., :size].to(compute)
         g_time = g[..., size : size + 1].to(compute)
-        if wide.dtype.itemsize <= 2:
+        if head.dtype.itemsize <= 2:
             # The gradient of hi + lo: that of the channels that meet the other side's hi and lo.
             # The mean of values is taken as channel 0 plus 1, so channel 2 has none there.
             other = size + (1 if scale is not None else 2)
@@ -187,7 +206,7 @@ class _Widen(torch.autograd.Function):
                 g_scale = sum_to(by_scale, scale).to(scale.dtype)
             gx, g_time = scale * gx, -scale * g_time
         if kind == "half":
-            gx = torch.addcmul(gx, g_time, x)
+            gx = torch.addcmul(gx, g_time / _FLAT_TIME, x)
         elif kind in ("time", "excess"):
             n2 = dot(x, x)
             t = torch.sqrt(1 / c + n2)
@@ -203,16 +222,14 @@ class _Widen(torch.autograd.Function):
 
 def _time(x: Tensor, c: Scalar, kind: str) -> Tensor:
     """The time a head carries, (..., 1), in float32 at least."""
-    n = torch.linalg.vector_norm(
-        x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32)
-    )
+    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
     n2: Tensor = n * n
     if kind == "plain":
         return torch.zeros_like(n2)
-    if kind == "one":  # the limits of t·√c and τ/√c as c → 0
-        return torch.ones_like(n2)
+    if kind == "one":  # the limits of t·√c and τ/√c as c → 0, times and over a constant
+        return torch.full_like(n2, _FLAT_TIME)
     if kind == "half":
-        return n2 / 2
+        return n2 / (2 * _FLAT_TIME)
     t = torch.sqrt(1 / c + n2)
     return n2 / (t + c**-0.5) if kind == "excess" else t
 
@@ -228,7 +245,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(mean: Tensor, size: int, c: Scalar) -> Tensor:
         s, norm_sq, _ = _split_mean(mean, size, c)
-        return (s * torch.rsqrt(torch.where(norm_sq > 1, norm_sq, 1.0))).to(mean.dtype)
+        return cast(s * torch.rsqrt(torch.where(norm_sq > 1, norm_sq, 1.0)), mean.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -249,8 +266,10 @@ class _Normalise(torch.autograd.Function):
         gt = -c * t * pull
         parts = [gs.to(mean.dtype), gt.to(mean.dtype)]
         if mean.dtype.itemsize <= 2:
-            rest = mean.shape[-1] - ctx.size - 2
-            parts += [parts[1], parts[1].new_zeros(*gt.shape[:-1], rest)]
+            parts.append(parts[1])
+        rest = mean.shape[-1] - ctx.size - len(parts) + 1
+        if rest:
+            parts.append(gt.new_zeros(*gt.shape[:-1], rest, dtype=mean.dtype))
         gc = None
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
             gc = sum_to(-pull * norm_sq / (2 * c), c)
@@ -259,9 +278,9 @@ class _Normalise(torch.autograd.Function):
 
 def _split_mean(mean: Tensor, size: int, c: Scalar) -> tuple[Tensor, Tensor, Tensor]:
     """s̄, c·N² and t̄, in float32 at least."""
-    wide = mean.to(torch.promote_types(mean.dtype, torch.float32))
-    s, t = wide[..., :size], wide[..., size : size + 1]
+    whole = wide(mean)
+    s, t = whole[..., :size], whole[..., size : size + 1]
     if mean.dtype.itemsize <= 2:
-        t = t + wide[..., size + 1 : size + 2]
+        t = t + whole[..., size + 1 : size + 2]
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     return s, c * (t - n) * (t + n), t

@@ -28,6 +28,7 @@ from beltrami.geometry.chord import (
     swap_parts,
 )
 from beltrami.geometry.radial_map import sum_to
+from beltrami.kernels.dtypes import cast, wide
 from beltrami.kernels.saving import load_inputs, save_inputs
 
 
@@ -45,12 +46,9 @@ def residual(
     Returns: (..., d) in the promoted dtype of x and y; computed in float32 at least.
     """
     _, c, dtype = prepare(c, x=x, y=y)
+    weight = wide(weight) if isinstance(weight, Tensor) else weight
     out: Tensor = _Residual.apply(x, y, weight, c, scale)
     return out if out.dtype == dtype else out.to(dtype)
-
-
-def _wide(t: Tensor) -> Tensor:
-    return t.to(torch.promote_types(t.dtype, torch.float32))
 
 
 class _Residual(torch.autograd.Function):
@@ -59,12 +57,12 @@ class _Residual(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, y: Tensor, w: Scalar, c: Scalar, scale: float | None) -> Tensor:
         dtype = torch.promote_types(x.dtype, y.dtype)
-        x, y = _wide(x), _wide(y)
+        x, y = wide(x), wide(y)
         chord = chord_of_parts(x, y, chord_parts(x, y, c), c)
         gain = torch.rsqrt(1 + (c * w / (1 + w) ** 2) * chord)
         if scale is not None:
             gain = gain * (scale / (1 + w))
-        return (gain * (x + w * y)).to(dtype)
+        return cast(gain * (x + w * y), dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -75,7 +73,7 @@ class _Residual(torch.autograd.Function):
         x, y, w, c, scale = load_inputs(ctx)
         needs_x, needs_y, needs_w, needs_c, _ = ctx.needs_input_grad
         gx, gy, gw, gc = _vjp(
-            _wide(x), _wide(y), w, c, scale, _wide(g), needs_w, needs_c and isinstance(c, Tensor)
+            wide(x), wide(y), w, c, scale, wide(g), needs_w, needs_c and isinstance(c, Tensor)
         )
         return (
             sum_to(gx, x).to(x.dtype) if needs_x else None,

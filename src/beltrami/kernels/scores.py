@@ -14,6 +14,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.chords import chords, left, right, rows_of
+from beltrami.kernels.dtypes import wide_dtype
 
 # Where the two terms of `_lag` agree in the digits that float32 has, a power takes its place.
 _LAG_LIMIT = 1e-8
@@ -44,7 +45,7 @@ def pairs_of(x: Tensor, y: Tensor, c: Scalar | None, metric: str, needs: _Needs)
         metric: "lorentz", "euclidean" or "dot".
         needs: which of x, y and c `pull` is to find the gradients of.
     """
-    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    dtype = wide_dtype(torch.promote_types(x.dtype, y.dtype))
     if metric == "dot":
         return _Dot(x.to(dtype), y.to(dtype), needs)
     if isinstance(c, Tensor):

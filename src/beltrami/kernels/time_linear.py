@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.autocast import matmul_dtype
+from beltrami.kernels.dtypes import cast, matmul_dtype, wide_dtype
 from beltrami.kernels.saving import load_inputs, save_inputs
 
 
@@ -36,16 +36,14 @@ def time_linear(
         c: curvature −c; a number or a tensor of one element.
     """
     dtype = matmul_dtype(x)
-    c = check_curvature(c, torch.promote_types(dtype, torch.float32), x.device)
+    c = check_curvature(c, wide_dtype(dtype), x.device)
     rows = x.reshape(-1, x.shape[-1]).to(dtype)
     y: Tensor = _TimeLinear.apply(rows, weight.to(dtype), time_weight, bias, c)
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
 def _norm_sq(x: Tensor) -> Tensor:
-    n = torch.linalg.vector_norm(
-        x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32)
-    )
+    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
     out: Tensor = n * n
     return out
 
@@ -64,7 +62,7 @@ class _TimeLinear(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             if torch.compiler.is_compiling():
                 y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
-                return (y + tau * time_weight).to(x.dtype)
+                return cast(y + tau * time_weight, x.dtype)
             start = tau * time_weight if bias is None else torch.addcmul(bias, tau, time_weight)
             return torch.addmm(start.to(x.dtype), x, weight.t())
 

@@ -15,6 +15,8 @@ from beltrami.nn.layer import Layer, check_choice, check_count
 from beltrami.nn.linear import Linear
 from beltrami.nn.positions import Rotary
 
+_ROTARY_BASE = 10000.0
+
 
 class Attention(Layer):
     r"""Multi-head attention whose scores are distances and whose outputs are centroids.
@@ -41,7 +43,7 @@ class Attention(Layer):
         cross: whether keys and values come from a second sequence, `memory`.
         rotary: whether queries and keys are rotated by their position (RoPE; HoPE in HELM, where
             rotations of space parts are isometries).
-        rotary_base: base of the rotation frequencies.
+        rotary_base: base of the rotation frequencies, with rotary; 10000 if None.
         score: "distance", or "dot" for q·k/√head_size.
         aggregate: "centroid", or "mean" of space parts.
         bias: whether the linear layers have biases.
@@ -61,7 +63,7 @@ class Attention(Layer):
         causal: bool = False,
         cross: bool = False,
         rotary: bool = False,
-        rotary_base: float = 10000.0,
+        rotary_base: float | None = None,
         score: str = "distance",
         aggregate: str = "centroid",
         bias: bool = True,
@@ -90,7 +92,10 @@ class Attention(Layer):
         self.causal, self.cross = causal, cross
         self.score = check_choice(score, "score", ("distance", "dot"), "Attention")
         self.aggregate = check_choice(aggregate, "aggregate", ("centroid", "mean"), "Attention")
-        self.rotary = Rotary(self.head_size, base=rotary_base) if rotary else None
+        if rotary_base is not None and not rotary:
+            raise ValueError(f"Attention: rotary_base={rotary_base} was given with rotary=False")
+        base = _ROTARY_BASE if rotary_base is None else rotary_base
+        self.rotary = Rotary(self.head_size, base=base) if rotary else None
         queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
         if cross:
             self.query = Linear(size, queries, manifold=manifold, bias=bias, time=time)
@@ -208,6 +213,13 @@ class Attention(Layer):
             raise ValueError("Attention: cross attention takes no cache; memory does not grow")
         if positions is not None and self.rotary is None:
             raise ValueError("Attention: positions were given, but the layer has rotary=False")
+        batch, length = x.shape[:2]
+        fitting = ((length,), (1, length), (batch, length))
+        if positions is not None and tuple(positions.shape) not in fitting:
+            raise ValueError(
+                f"Attention: positions must have shape (T,) = {(length,)} or (B, T) = "
+                f"{(batch, length)}, got {tuple(positions.shape)}"
+            )
 
     def _mask(
         self, mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, int, int, int]
@@ -243,6 +255,7 @@ class Attention(Layer):
 
 
 def _broadcasts(shape: torch.Size, to: tuple[int, ...]) -> bool:
-    return len(shape) <= len(to) and all(
-        n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False)
-    )
+    fits = len(shape) <= len(to)
+    for i in range(-len(shape), 0):
+        fits = fits and shape[i] in (1, to[i])
+    return fits

@@ -6,9 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
+from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.nn.borders import check_positive, lift0
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.borders import lift0
+from beltrami.nn.layer import Layer, check_count, check_positive
+
+# √c times the distance up to which a normalised point is left alone, and what is there beyond it.
+_REACH, _ROOM = 20.0, 10.0
 
 
 class BatchNorm(Layer):
@@ -27,6 +31,11 @@ class BatchNorm(Layer):
     to scale one by one on a manifold. As c → 0, and with `manifold=Euclidean()`, it becomes
     `g·(x − μ)/√(mean|x − μ|² + eps) + β`, so the scale of one coordinate is g/√size, not g as in
     `torch.nn.BatchNorm1d`.
+
+    One outlier among N points leaves at up to g·√N, and on the Lorentz model coordinates grow like
+    the exponential of that. So there, beyond √c·r = 20 from the centre, distances are shortened:
+    smoothly, in their order, and to less than √c·r = 30, so that the result stays in float32 about
+    any β with √c·r < 10. Nearer points are not touched, and the ball has its own border.
 
     In training, the running mean goes a fraction `momentum` along the geodesic to the batch's, and
     the running variance likewise, without torch's n/(n−1), for which a batch of one has no value.
@@ -110,7 +119,10 @@ class BatchNorm(Layer):
         scale = torch.rsqrt(var + self.eps)
         if self.gain is not None:
             scale = self.gain * scale
-        y = lift0(scale * v, self.manifold)
+        v = scale * v
+        if isinstance(self.manifold, Lorentz):
+            v = _shortened(v, self.manifold.c)
+        y = lift0(v, self.manifold)
         if self.bias is not None:
             y = _boost(y, self.bias.to(y.dtype), self.manifold)
         return self.manifold.project(y.to(x.dtype))
@@ -138,6 +150,15 @@ class BatchNorm(Layer):
             f"{self.size}, manifold={self.manifold!r}, eps={self.eps}, momentum={self.momentum}, "
             f"affine={self.affine}, track_running_stats={self.track_running_stats}"
         )
+
+
+def _shortened(v: Tensor, c: Scalar) -> Tensor:
+    """v, or where √c|v| is above _REACH, a shorter one along it, below _REACH + _ROOM."""
+    q = c * dot(v, v)
+    far = q > _REACH**2
+    r = torch.where(far, q, _REACH**2).sqrt()
+    length = _REACH + _ROOM * torch.tanh((r - _REACH) / _ROOM)
+    return v * torch.where(far, length / r, 1.0)
 
 
 def _boost(x: Tensor, p: Tensor, manifold: Manifold) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from beltrami.geometry import Euclidean, Manifold, PoincareBall, poincare, radial
+from beltrami.geometry import Euclidean, Manifold, PoincareBall, radial
+from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold
+from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold, check_positive
 
 # √c times a score up to which its sinh is taken as it stands, far from overflow.
 _NEAR_SCORE = 20.0
@@ -26,13 +28,17 @@ class Lift(Layer):
     With "exp0" the norm of scale·x is the distance from the origin. Lorentz coordinates grow like
     its exponential and overflow beyond the domain, so features of unknown size want a norm before
     this layer, or "space", whose distance grows like a logarithm; ball points beyond the domain are
-    pulled to the last radius their dtype holds. As c → 0 both forms become scale·x.
+    pulled to the last radius their dtype holds. As c → 0 both forms become scale·x, on the ball in
+    normal coordinates: its points are then scale·x/2, as lengths at its origin count twice.
 
     Args:
         size: the last dimension.
         manifold: where the points are to live; `manifold_out`, since the input is Euclidean.
         form: "exp0" or "space".
         scale: a fixed positive multiplier of the features.
+
+    Features of 512 coordinates of variance 1 as points at a distance of about 1 from the origin,
+    which is small beside the tokens `Embedding` starts with:
 
     >>> tokens = Lift(512, manifold=H, scale=512**-0.5)(features)
     """
@@ -67,7 +73,8 @@ class Lower(Layer):
     """Points of `manifold` as features of a Euclidean model, (..., size): the inverse of `Lift`.
 
     `log0(x)/scale` with the form "log0", whose norm is the distance from the origin over scale; the
-    space part `x/scale` with "space", not on the ball. As c → 0 both become x/scale.
+    space part `x/scale` with "space", not on the ball. As c → 0 both become x/scale; on the ball,
+    whose points are half of their normal coordinates then, log0 becomes 2x/scale.
 
     Args:
         size: the last dimension.
@@ -110,35 +117,84 @@ def lift0(v: Tensor, manifold: Manifold, dtype: torch.dtype | None = None) -> Te
     return manifold.project(manifold.exp0(wide).to(dtype or v.dtype))
 
 
-def ball_of_scores(v: Tensor, manifold: PoincareBall) -> Tensor:
+def ball_of_scores(v: Tensor, manifold: PoincareBall, dtype: torch.dtype | None = None) -> Tensor:
     """The point of the ball with the Lorentz coordinates `sinh(√c·v)/√c`, (..., d).
 
     HNN++ builds its points so. The sinh of a score overflows long before the point has left the
-    border of the ball: beyond √c·v = 20 it is taken relative to the largest of the row. On the
-    ball within the radius the dtype holds, as `lift0`.
+    border of the ball: beyond √c·v = 20 it is taken relative to the largest of the row. In `dtype`
+    (that of v unless given), within the radius it holds, as `lift0`. Keeps v and the result for
+    the backward pass.
     """
-    c = manifold.c
+    c = manifold.c.to(v.dtype) if isinstance(manifold.c, Tensor) else manifold.c
+    point: Tensor = _BallOfScores.apply(v, c)
+    return manifold.project(point.to(dtype or v.dtype))
+
+
+class _Sinhs(NamedTuple):
+    """Hyperbolic functions of √c·v, over e^top; top is 0 for a row without large scores."""
+
+    sinh: Tensor
+    cosh: Tensor
+    one: Tensor  # e^−top, (..., 1)
+    square: Tensor  # |sinh|², (..., 1)
+    time: Tensor  # √(1 + |sinh|²), (..., 1)
+
+
+def _sinhs(v: Tensor, c: Scalar) -> _Sinhs:
     w = v * c**0.5
     top = w.detach().abs().amax(-1, keepdim=True)  # a common factor, without effect on the result
     near = top < _NEAR_SCORE
-    small, large = torch.where(near, v, 0.0), torch.where(near, 0.0, w)
-    close = poincare.from_lorentz(small * radial.sinhc_sq(c * small * small), c)
     top = torch.where(near, 0.0, top)
+    small, large = torch.where(near, w, 0.0), torch.where(near, 0.0, w)
     size = large.abs()
-    far = torch.copysign(torch.exp(size - top) - torch.exp(-size - top), large) / 2
-    rest = torch.exp(-top)
-    far = far / ((rest + torch.sqrt(rest * rest + dot(far, far))) * c**0.5)
-    return manifold.project(torch.where(near, close, far))
+    grown, shrunk = torch.exp(size - top), torch.exp(-size - top)
+    sinh = torch.where(near, torch.sinh(small), torch.copysign(grown - shrunk, large) / 2)
+    cosh = torch.where(near, torch.cosh(small), (grown + shrunk) / 2)
+    one, square = torch.exp(-top), dot(sinh, sinh)
+    return _Sinhs(sinh, cosh, one, square, torch.sqrt(one * one + square))
+
+
+class _BallOfScores(torch.autograd.Function):
+    """`S/(1 + √(1 + c|S|²))` with S = sinh(√c·v)/√c. Saves its inputs only.
+
+    The step from S to the ball shrinks lengths along S by e^r more than lengths across it, so the
+    backward pass treats the two apart, as `geometry.radial_map` does.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor, c: Scalar) -> Tensor:
+        f = _sinhs(v, c)
+        return f.sinh / ((f.one + f.time) * c**0.5)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar], output: Tensor) -> None:
+        save_with_scalar(ctx, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        v, c = load_with_scalar(ctx)
+        f = _sinhs(v, c)
+        total = f.one + f.time
+        smooth = f.square < f.one * f.one  # else S has a direction
+        unit = f.sinh / torch.where(smooth, 1.0, f.square).sqrt()  # S itself where smooth
+        share = dot(unit, g)
+        along = share * torch.where(smooth, -1 / total, f.one) / (total * f.time)
+        by_s = (g - torch.where(smooth, 0.0, share) * unit) / total + along * unit
+        gv = by_s * f.cosh if ctx.needs_input_grad[0] else None
+        gc = None
+        if ctx.needs_input_grad[1] and isinstance(c, Tensor):
+            root_c = c**0.5
+            small = (v * root_c).abs() < 1
+            near = torch.where(small, v, 0.0)
+            series = near * near * near * radial.sinhc_sq_prime(c * near * near) * f.one
+            closed = (v * f.cosh - f.sinh / root_c) / (2 * c)
+            by_c = dot(by_s, torch.where(small, series, closed))
+            rim = dot(g, f.sinh) / (total * root_c) * f.square / (2 * c * f.time * total)
+            gc = sum_to(by_c - rim, c)
+        return gv, gc
 
 
 def _forms(kind: str, manifold: Manifold) -> tuple[str, ...]:
     return (kind,) if isinstance(manifold, PoincareBall) else (kind, "space")
-
-
-def check_positive(value: float, name: str, layer: str) -> float:
-    """A positive number given to a constructor."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{layer}: {name} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{layer}: {name} must be positive and finite, got {value}")
-    return float(value)

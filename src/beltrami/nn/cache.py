@@ -31,18 +31,28 @@ class KVCache:
                 f"KVCache holds a batch of {self._keys.shape[0]}, got {keys.shape[0]}: "
                 "use a new cache for a new batch"
             )
-        start, self.length = self.length, self.length + keys.shape[1]
-        self._keys = _grown(self._keys, keys, start, self.length)
-        self._values = _grown(self._values, values, start, self.length)
-        self._keys[:, start : self.length] = keys
-        self._values[:, start : self.length] = values
-        return self._keys[:, : self.length], self._values[:, : self.length]
+        if self._keys is not None and keys.shape[2:] != self._keys.shape[2:]:
+            raise ValueError(
+                f"KVCache holds keys of (heads, size) = {tuple(self._keys.shape[2:])}, got "
+                f"{tuple(keys.shape[2:])}: use one cache a layer"
+            )
+        start, end = self.length, self.length + keys.shape[1]
+        all_keys = _grown(self._keys, keys, start, end)
+        all_values = _grown(self._values, values, start, end)
+        all_keys[:, start:end] = keys
+        all_values[:, start:end] = values
+        self._keys, self._values, self.length = all_keys, all_values, end
+        return all_keys[:, :end], all_values[:, :end]
 
     def crop(self, length: int) -> None:
         """Forget all tokens after the first `length`."""
+        if isinstance(length, bool) or not isinstance(length, int):
+            raise TypeError(f"length must be an integer, got {type(length).__name__}")
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot crop a cache of {self.length} tokens to {length}")
         self.length = length
+        if length == 0:  # as new: another batch, dtype or device may follow
+            self._keys = self._values = None
 
     def reorder(self, index: Tensor) -> None:
         """Keep the given rows of the batch, in this order (beam search)."""
@@ -51,7 +61,9 @@ class KVCache:
 
 
 def _grown(buffer: Tensor | None, new: Tensor, used: int, needed: int) -> Tensor:
-    if buffer is not None and buffer.shape[1] >= needed:
+    # A buffer made in inference mode cannot be written to outside of it.
+    usable = buffer is not None and buffer.is_inference() == torch.is_inference_mode_enabled()
+    if buffer is not None and usable and buffer.shape[1] >= needed:
         return buffer
     grown = new.new_empty(new.shape[0], max(needed, 2 * used), *new.shape[2:])
     if buffer is not None:

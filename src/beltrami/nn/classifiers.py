@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,12 @@ from beltrami.geometry import (
     hyperplane,
     lorentz,
     poincare,
-    radial,
 )
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
-from beltrami.nn.borders import check_positive
+from beltrami.geometry.radial_map import sum_to
 from beltrami.nn.embedding import check_radius, init_points
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer, check_choice, check_count, check_positive
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
     Lorentz: ("lorentz", "busemann"),
@@ -54,19 +54,19 @@ class MLR(Layer):
     `manifold=Euclidean()` a form is its own limit, an affine map of v; "lorentz" is the default
     there and on the Lorentz model, "hnnpp" on the ball.
 
-    Every form is one matrix product and memory of the size of its result. It runs in float32 at
-    least, also under autocast, since scores come from small differences of large products. In
-    float32 the hyperplane forms have an absolute error of about eps·e^{√c(r + |a|)}/4 in
-    α = sinh(√c·d)/√c; where points lie far out, let the product run in float64. Busemann functions
-    would have one of 2 eps·e^{2√c·r} in √c·B for points in the direction of their ideal point,
-    where the best scores are, so "busemann" runs in float64 unless told otherwise (1e-6 up to
-    √c·r = 10).
+    Every form is one matrix product, which is also all of the size of its result that is kept for
+    the backward pass. It runs in float32 at least, also under autocast, since scores come from
+    small differences of large products. In float32 the hyperplane forms have an absolute error of
+    about eps·e^{√c(r + |a|)}/4 in α = sinh(√c·d)/√c; where points lie far out, let the product run
+    in float64. Busemann functions would have one of 2 eps·e^{2√c·r} in √c·B for points in the
+    direction of their ideal point, where the best scores are, so "busemann" runs in float64 unless
+    told otherwise (1e-6 up to √c·r = 10).
 
     Args:
         size: of the points. classes: number of scores.
         manifold: of the points.
         form: see above; the first of the manifold's if None.
-        product_dtype: of the matrix product; None for the form's default.
+        product_dtype: of the matrix product; None for the form's default, and on Euclidean.
 
     Shapes: (..., size) to (..., classes), float32 or float64; they are scores, not points.
     """
@@ -89,6 +89,11 @@ class MLR(Layer):
             raise ValueError(
                 f"MLR: product_dtype must be torch.float32, torch.float64 or None; "
                 f"got {product_dtype}"
+            )
+        if product_dtype is not None and isinstance(manifold, Euclidean):
+            raise ValueError(
+                f"MLR: product_dtype is for hyperbolic scores, which lose digits far out; on "
+                f"{manifold!r} leave it None, got {product_dtype}"
             )
         self.product_dtype = product_dtype
         self.weight = nn.Parameter(torch.empty(classes, size))
@@ -149,7 +154,8 @@ class MLR(Layer):
 
     def extra_repr(self) -> str:
         """The arguments."""
-        return f"{self.size}, {self.classes}, manifold={self.manifold!r}, form={self.form!r}"
+        extra = "" if self.product_dtype is None else f", product_dtype={self.product_dtype}"
+        return f"{self.size}, {self.classes}, manifold={self.manifold!r}, form={self.form!r}{extra}"
 
 
 def _through_point(p: Tensor, z: Tensor, c: Scalar) -> tuple[Tensor, Tensor]:
@@ -179,13 +185,50 @@ def _busemann_logits(x: Tensor, z: Tensor, c: Scalar, product: torch.dtype) -> T
     n = torch.where(near, 1.0, n2).sqrt()
     with torch.autocast(x.device.type, enabled=False):
         along = (xw / n) @ (zw / _or_one(length)).mT  # x·ẑ where near, else the cosine
-    turn = torch.where(along < 1, 1 - along, 0.0).to(x.dtype)  # rounding may carry it past 1
-    along, n2, n, length = (t.to(x.dtype) for t in (along, n2, n, length))
+    n2, n, length = (t.to(x.dtype) for t in (n2, n, length))
     t, root_c = torch.sqrt(1 + c * n2), c**0.5
-    close = torch.where(near, c * n2 / (1 + t) - root_c * along, 0.0)
-    far = torch.where(near, 1.0, 1 / (t + root_c * n) + root_c * n * turn)
-    log = torch.where(near, torch.log1p(close), torch.log(far))
-    return -length.squeeze(-1) * log / root_c
+    base = torch.where(near, c * n2 / (1 + t), 1 / (t + root_c * n))
+    scale = -length.squeeze(-1) / root_c
+    out: Tensor = _LogLight.apply(along, base, root_c * n, scale, near)
+    return out
+
+
+class _LogLight(torch.autograd.Function):
+    """`scale·log1p(base − slope·along)` where near, else `scale·log(base + slope·(1 − along))`.
+
+    along (..., k) has a dtype of its own and is all that is saved of its size; base, slope and near
+    are (..., 1), scale is (k,).
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(along: Tensor, base: Tensor, slope: Tensor, scale: Tensor, near: Tensor) -> Tensor:
+        by_slope = _by_slope(along, near, base.dtype)
+        rest = base + slope * by_slope
+        return scale * torch.where(near, torch.log1p(rest), torch.log(torch.where(near, 1.0, rest)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        along, base, slope, scale, near = ctx.saved_tensors
+        by_slope = _by_slope(along, near, base.dtype)
+        rest = base + slope * by_slope
+        light = torch.where(near, 1 + rest, rest)
+        h = g * scale / light
+        moves = near | (along < 1)
+        ga = torch.where(moves, -h * slope, 0.0).to(along.dtype)
+        log = torch.where(near, torch.log1p(torch.where(near, rest, 0.0)), torch.log(light))
+        return ga, sum_to(h, base), sum_to(h * by_slope, slope), sum_to(g * log, scale), None
+
+
+def _by_slope(along: Tensor, near: Tensor, dtype: torch.dtype) -> Tensor:
+    """−along where near, else 1 − along, which rounding may carry past 0."""
+    turn = torch.where(near, -along, torch.where(along < 1, 1 - along, 0.0))
+    return turn if turn.dtype == dtype else turn.to(dtype)
 
 
 def _or_one(length: Tensor) -> Tensor:
@@ -224,7 +267,7 @@ class DistanceClassifier(Layer):
     e^{√c·d} (Law et al. 2019). Both become `−|x − p_k|²/T` as c → 0 and with
     `manifold=Euclidean()`. The temperature T is learned as its logarithm.
 
-    Distances come from all pairs at once: memory of the size of the result.
+    Distances come from all pairs at once, in memory of a few times the size of the result.
 
     Args:
         size: of the points. classes: number of prototypes.
@@ -273,10 +316,10 @@ class DistanceClassifier(Layer):
         """Points (..., size) to scores (..., classes)."""
         self.check_size(x, self.size)
         dist = self.manifold.pairwise_dist(x.reshape(-1, self.size), self.weight)
-        square = (dist * dist).view(*x.shape[:-1], self.classes)
+        dist = dist.view(*x.shape[:-1], self.classes)
         if self.form == "chord" and not isinstance(self.manifold, Euclidean):
-            square = square * radial.sinhc_sq(self.manifold.c * square / 4) ** 2
-        return -square * torch.exp(-self.log_temperature)
+            dist = 2 * hyperplane.scaled_sinh(dist / 2, self.manifold.c)
+        return dist * dist * -torch.exp(-self.log_temperature)
 
     def no_weight_decay(self) -> set[str]:
         """Both: decay would pull the prototypes to the origin and T to 1."""

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, radial
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, hyperplane, radial
 from beltrami.geometry.chord import dot, root
 from beltrami.nn.borders import ball_of_scores
 from beltrami.nn.layer import Layer, check_choice, check_count
@@ -131,12 +131,12 @@ class _Conv(Layer):
                 return self._convolve(v, weight, -offset * length).to(dtype)
             y = self._convolve(v, weight, None)
         # The receptive field as a Lorentz point has space sinhc·v and time cosh/√c.
-        q, r = c * self._sum_field(dot(v, v).squeeze(-1)), c * offset * offset
-        across = radial.cosh_sq(r) * radial.sinhc_sq(q) * y / torch.where(length > 0, length, 1.0)
-        alpha = across - offset * radial.sinhc_sq(r) * radial.cosh_sq(q)
-        score = length * alpha * radial.asinhc_sq(c * alpha * alpha)
+        q = c * self._sum_field(dot(v, v).squeeze(-1))
+        score = hyperplane.scores_of_products(
+            y, radial.cosh_sq(q), length, offset, c, x.dtype, stretch=radial.sinhc_sq(q)
+        )
         assert isinstance(self.manifold, PoincareBall)
-        return self.manifold.project(ball_of_scores(score, self.manifold).to(dtype))
+        return ball_of_scores(score, self.manifold, dtype)
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """torch's convolution of (N, ..., C), channels last."""
@@ -183,7 +183,8 @@ class _Conv(Layer):
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
             f"stride={self.stride}, padding={self.padding!r}, dilation={self.dilation}, "
-            f"bias={self.bias is not None}, form={self.form!r}, manifold={self.manifold!r}"
+            f"bias={self.bias is not None}, time={self.time}, form={self.form!r}, "
+            f"manifold={self.manifold!r}"
         )
 
 
@@ -197,8 +198,10 @@ class Conv1d(_Conv):
       times β_{KC}/β_C with β_n = B(n/2, 1/2), which keeps their mean length, are that of one point;
       the output has the Lorentz coordinates `sinh(√c·v_k)/√c`, v_k = |W_k| times the signed
       distance from it to the hyperplane with normal W_k at distance b_k from the origin. Tends to
-      `β_{KC}/β_C·W*x − b|W|`. The product runs in float32, also under autocast.
+      `β_{KC}/β_C·W*x − b|W|`. The product runs in float32, also under
+      autocast; on a GPU in TF32 if `torch.backends.cudnn` allows it, as it does by default.
 
+    Limits are in normal coordinates (log0) on the ball, also directly on the Lorentz model.
     Positions added by padding are origins. There are no groups: a point is not a product of parts.
 
     Args:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Lorentz, Manifold, PoincareBall
-from beltrami.nn.borders import check_positive
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.layer import Layer, check_count, check_positive
 
 # √c·radius that float32 holds: ball points beyond it round onto the border, Lorentz ones overflow.
 _REACH = {PoincareBall: 15.0, Lorentz: 44.0}
@@ -72,7 +71,7 @@ class Embedding(Layer):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows of the ids."""
-        if ids.is_floating_point() or ids.dtype == torch.bool:
+        if ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"Embedding takes ids of dtype int32 or int64, got {ids.dtype}")
         if torch.compiler.is_compiling():
             return self._rows(ids)
@@ -109,7 +108,8 @@ def init_points(weight: Tensor, manifold: Manifold, radius: float) -> None:
 def unit_variance_radius(size: int, manifold: Manifold) -> float:
     """Distance from the origin of a Lorentz point with `size` coordinates of variance 1."""
     curvature = getattr(manifold, "curvature", None)
-    c = float(manifold.c) if curvature is None else curvature.init
+    c = manifold.c if curvature is None else curvature.init
+    c = float(c.detach() if isinstance(c, Tensor) else c)
     return math.sqrt(size) if c == 0 else math.asinh(math.sqrt(c * size)) / math.sqrt(c)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -30,6 +31,10 @@ class Layer(nn.Module):
     def manifold_out(self) -> Manifold:
         """The manifold of the output; that of the input unless a layer says otherwise."""
         return self.manifold
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of this layer's own parameters that weight decay must leave alone."""
+        return set()
 
     def check_size(self, x: Tensor, size: int, name: str = "x") -> None:
         """Raise `ValueError` unless the last dimension of x is `size`."""
@@ -76,3 +81,12 @@ def check_choice(value: str, name: str, choices: tuple[str, ...], layer: str) ->
     if value not in choices:
         raise ValueError(f"{layer}: {name} must be one of {', '.join(choices)}; got {value!r}")
     return value
+
+
+def check_positive(value: float, name: str, layer: str) -> float:
+    """A positive number given to a constructor."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{layer}: {name} must be a number, got {type(value).__name__}")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{layer}: {name} must be positive and finite, got {value}")
+    return float(value)

@@ -5,7 +5,7 @@ r"""Linear layers between points of one manifold.
 | htc     | `W·s + w_τ·τ(s) + b`                                          | Lorentz         | Hypformer (Yang et al. 2024) |
 | hybonet | direction of `W·s + w_τ·τ(s) + b`, time from a gate           | Lorentz         | Fully Hyperbolic Neural Networks (Chen et al. 2022) |
 | tangent | `exp0(W·log0(x) + b)`                                         | Lorentz, ball   | HGCN (Chami et al. 2019) |
-| mobius  | `exp0(W·log0(x))` moved by the translation that takes 0 to exp0(b) | Lorentz, ball | Hyperbolic Neural Networks (Ganea et al. 2018) |
+| mobius  | `exp0(b)` moved by the translation that takes 0 to `exp0(W·log0(x))` | Lorentz, ball | Hyperbolic Neural Networks (Ganea et al. 2018) |
 | hnnpp   | coordinates are signed distances to hyperplanes               | Lorentz, ball   | Hyperbolic Neural Networks++ (Shimizu et al. 2021) |
 
 τ(s) = t(s) − 1/√c is the excess time. `manifold=Euclidean()` gives the c → 0 limit of each form.
@@ -45,6 +45,9 @@ _FORMS: dict[type[Manifold], tuple[str, ...]] = {
 # Least excess energy of hybonet's output, so that its direction is never lost at the origin.
 _HYBONET_MARGIN = 0.5
 
+# Entries of u below which its direction is not looked for: the gradient is 1/|u|.
+_HYBONET_SHORTEST = 1e-30
+
 
 class Linear(Layer):
     r"""A linear layer, (..., in_features) to (..., out_features), in the form named by `form`.
@@ -57,7 +60,8 @@ class Linear(Layer):
     - **hybonet**: `y = ρ·u/|u|` with u = W·s + w_τ·τ(s) + b and `ρ² = 2E + c·E²`, where the energy
       `E = e^λ·σ(v·s + v_τ·τ(s) + b_v) + ½` makes the time √c·E + 1/√c. Tends to √(2E)·u/|u|.
     - **tangent**, **mobius**: linear in the tangent space at the origin, done as a gain on W·x (see
-      `kernels.radial_gain`). They differ in the bias.
+      `kernels.radial_gain`). They differ in the bias: exp0 of a sum, or y ⊕ exp0(b) with
+      y = exp0(W·log0(x)), which is exp0(b) moved by the translation that takes 0 to y.
     - **hnnpp**: `y_k = sinh(√c·v_k)/√c` with `v_k = |z_k|·(signed distance of x to the hyperplane
       with normal z_k at distance b_k from the origin)`. Tends to `z_k·s − b_k·|z_k|`. In the
       ball the same, on the Lorentz coordinates of x and y.
@@ -151,9 +155,13 @@ class Linear(Layer):
         energy = self.log_scale.exp() * torch.sigmoid(gate) + _HYBONET_MARGIN
         rho = torch.sqrt(2 * energy + self.manifold.c * energy * energy)
         wide_u = u.to(wide.dtype)
-        length = root(dot(wide_u, wide_u))
-        found = length > 0  # u = 0 has no direction and goes to the origin
-        return torch.where(found, wide_u * (rho / torch.where(found, length, 1.0)), 0.0).to(u.dtype)
+        # u = 0 has no direction and goes to the origin. Squares of short u would leave float32:
+        # the direction is taken of u over its largest entry, whose own derivative is 0.
+        largest = wide_u.detach().abs().amax(-1, keepdim=True)
+        found = largest > _HYBONET_SHORTEST
+        unit = torch.where(found, wide_u, 1.0) / torch.where(found, largest, 1.0)
+        unit = unit / torch.linalg.vector_norm(unit, dim=-1, keepdim=True)
+        return torch.where(found, rho * unit, 0.0).to(u.dtype)
 
     def _tangent(self, x: Tensor) -> Tensor:
         manifold, c = self.manifold, self.manifold.c
@@ -182,14 +190,14 @@ class Linear(Layer):
         s = poincare.to_lorentz(x, c) if isinstance(manifold, PoincareBall) else x
         v = hyperplane.hyperplane_logits(s, self.weight, offsets, c)
         if isinstance(manifold, PoincareBall):
-            return manifold.project(ball_of_scores(v, manifold).to(x.dtype))
-        return (v * radial.sinhc_sq(c * v * v)).to(x.dtype)
+            return ball_of_scores(v, manifold, x.dtype)
+        return hyperplane.scaled_sinh(v, c).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Sizes, form and manifold."""
         return (
             f"{self.in_features}, {self.out_features}, form={self.form}, "
-            f"bias={self.bias is not None}, manifold={self.manifold!r}"
+            f"bias={self.bias is not None}, time={self.time}, manifold={self.manifold!r}"
         )
 
 

@@ -85,11 +85,7 @@ class LinearAttention(Layer):
         extra = self.value_map(v)
         features_q, features_k = self._features(q), self._features(k)
         if key_mask is not None:
-            if key_mask.dtype != torch.bool or key_mask.shape != x.shape[:2]:
-                raise ValueError(
-                    f"LinearAttention: key_mask must be bool of shape (B, T) = "
-                    f"{tuple(x.shape[:2])}, got {key_mask.dtype} of shape {tuple(key_mask.shape)}"
-                )
+            self._check_mask(key_mask, x)
             features_k = torch.where(key_mask[:, :, None, None], features_k, 0.0)
         wide_v = v.to(features_q.dtype)
         # Weighted sums of the values and, in a last column of ones, of the weights.
@@ -102,6 +98,18 @@ class LinearAttention(Layer):
         mean = torch.where(seen, sums[..., :-1] / torch.where(seen, total, 1.0), 0.0)
         out: Tensor = self.out((mean.to(extra.dtype) + extra).flatten(-2))
         return out
+
+    def _check_mask(self, key_mask: Tensor, x: Tensor) -> None:
+        if key_mask.dtype != torch.bool:
+            raise TypeError(
+                f"LinearAttention: key_mask must be a bool tensor, True where a key may be looked "
+                f"at, got {key_mask.dtype}: use key_mask.bool()"
+            )
+        if key_mask.shape != x.shape[:2]:
+            raise ValueError(
+                f"LinearAttention: key_mask must have shape (B, T) = {tuple(x.shape[:2])}, got "
+                f"{tuple(key_mask.shape)}"
+            )
 
     def _features(self, x: Tensor) -> Tensor:
         r = F.relu(x.to(torch.promote_types(x.dtype, torch.float32))) + _LEAST_FEATURE

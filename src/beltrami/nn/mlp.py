@@ -59,5 +59,8 @@ class MLP(Layer):
         return out
 
     def extra_repr(self) -> str:
-        """Sizes and activation."""
-        return f"{self.size}, hidden={self.hidden}, activation={self.activation}"
+        """Sizes, activation and manifold."""
+        return (
+            f"{self.size}, hidden={self.hidden}, activation={self.activation}, "
+            f"manifold={self.manifold!r}"
+        )

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Manifold, PoincareBall
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.layer import Layer, check_count, check_positive
 from beltrami.nn.pointwise import apply_to_coordinates
 
 
@@ -15,9 +15,7 @@ class _Norm(Layer):
     def __init__(self, size: int, *, manifold: Manifold, eps: float, bias: bool) -> None:
         super().__init__(manifold)
         self.size = check_count(size, "size", type(self).__name__)
-        if not eps > 0:
-            raise ValueError(f"{type(self).__name__}: eps must be positive, got {eps}")
-        self.eps = eps
+        self.eps = check_positive(eps, "eps", type(self).__name__)
         self.weight = nn.Parameter(torch.empty(size))
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
         self.reset_parameters()
@@ -41,7 +39,8 @@ class _Norm(Layer):
 
     def extra_repr(self) -> str:
         """Size, eps and manifold."""
-        return f"{self.size}, eps={self.eps}, manifold={self.manifold!r}"
+        bias = self.bias is not None
+        return f"{self.size}, eps={self.eps}, bias={bias}, manifold={self.manifold!r}"
 
 
 class RMSNorm(_Norm):
@@ -62,7 +61,7 @@ class RMSNorm(_Norm):
 class LayerNorm(_Norm):
     r"""`w ⊙ (s − mean(s))/√(var(s) + eps) + b` on space parts; in the ball on log0(x), as RMSNorm.
 
-    (Hypformer, Yang et al. 2024.)
+    (Hypformer, Yang et al. 2024.) The same for every c.
     """
 
     def __init__(

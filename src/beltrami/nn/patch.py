@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Manifold, PoincareBall
 from beltrami.nn.borders import lift0
-from beltrami.nn.embedding import check_radius
-from beltrami.nn.layer import Layer, check_count, check_manifold
+from beltrami.nn.embedding import check_radius, unit_variance_radius
+from beltrami.nn.layer import Layer, check_count, check_manifold, check_positive
 
 
 class PatchEmbedding(Layer):
     """Patches of an image as tokens: one linear map a patch, read as a point (Dosovitskiy 2021).
 
     `y = W·pixels + b`, the space part of a point on the Lorentz model, `exp0(y)` on the ball. With
-    `manifold=Euclidean()`, and as c → 0, it is the patch embedding of a vision Transformer.
+    `manifold=Euclidean()` it is the patch embedding of a vision Transformer; it is the limit c → 0
+    of the Lorentz model, and of the ball in normal coordinates (its points are half of y there).
 
     Pixels of mean square 1 start as tokens with a root mean square |y| of `radius`: the entries of
-    W have standard deviation radius/√(size·pixels of a patch). A usual start has |y| near √size/2,
-    on the ball beyond what float32 holds.
+    W have standard deviation radius/√(size·pixels of a patch).
 
     Args:
         image_size: height and width, or one number for both.
@@ -28,7 +30,10 @@ class PatchEmbedding(Layer):
         channels: of the image.
         size: the last dimension of the tokens.
         manifold: of the tokens; `manifold_out`, since the pixels are Euclidean.
-        radius: root mean square |y| at the start.
+        radius: root mean square |y| at the start: the length of the space part on the Lorentz
+            model and in flat space, the distance from the origin on the ball. If None, that of
+            coordinates of variance 1, at which a transformer's branches do not swamp its tokens:
+            √size, and asinh(√(c·size))/√c on the ball (see `Embedding`).
         bias: whether to have b, which starts at 0.
 
     Shapes: (B, channels, height, width) to (B, patches, size), row by row. Parameters: `weight`
@@ -43,7 +48,7 @@ class PatchEmbedding(Layer):
         size: int,
         *,
         manifold: Manifold,
-        radius: float = 1.0,
+        radius: float | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__(Euclidean())
@@ -56,10 +61,20 @@ class PatchEmbedding(Layer):
             )
         self.channels = check_count(channels, "channels", "PatchEmbedding")
         self.size = check_count(size, "size", "PatchEmbedding")
-        self.radius = check_radius(radius, manifold, "PatchEmbedding")
+        self.radius = self._check_radius(radius)
         self.weight = nn.Parameter(torch.empty(size, channels, *self.patch_size))
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
         self.reset_parameters()
+
+    def _check_radius(self, radius: float | None) -> float:
+        if isinstance(self._target, PoincareBall):
+            if radius is None:
+                return unit_variance_radius(self.size, self._target)
+            return check_radius(radius, self._target, "PatchEmbedding")
+        # A length of space parts, which has no bound as a distance has.
+        if radius is None:
+            return math.sqrt(self.size)
+        return check_positive(radius, "radius", "PatchEmbedding")
 
     @property
     def manifold_out(self) -> Manifold:
@@ -105,7 +120,7 @@ def check_sizes(
     value: int | tuple[int, ...], dims: int, name: str, layer: str, *, least: int = 1
 ) -> tuple[int, ...]:
     """A size for each of the dimensions, given as one for all or as a tuple."""
-    values = (value,) * dims if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
     if len(values) != dims:
         raise ValueError(f"{layer}: {name} must be one integer or {dims} of them, got {value}")
     return tuple(check_count(v, name, layer, least=least) for v in values)

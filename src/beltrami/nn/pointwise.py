@@ -73,7 +73,8 @@ class Activation(Layer):
 class Dropout(Layer):
     """Dropout of coordinates: of the space part, or of log0(x) in the ball (Hypformer).
 
-    A point that loses all coordinates is the origin. The identity in `eval()`.
+    A point that loses all coordinates is the origin. The identity in `eval()`. The same for
+    every c.
 
     Args:
         p: probability that a coordinate becomes 0; the others grow by 1/(1 − p).

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Manifold
-from beltrami.nn.borders import check_positive
 from beltrami.nn.embedding import check_radius, init_points
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.layer import Layer, check_count, check_positive
 from beltrami.nn.residual import Residual
 
 
@@ -71,13 +70,7 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"Rotary takes x of shape (..., T, heads, {self.size}), got {tuple(x.shape)}"
             )
-        if positions.is_floating_point() or positions.dtype == torch.bool:
-            raise TypeError(f"Rotary takes integer positions, got {positions.dtype}")
-        if not 0 < positions.ndim < x.ndim - 1 or positions.shape[-1] != x.shape[-3]:
-            raise ValueError(
-                f"Rotary takes positions of shape (T,) or (..., T) with T = {x.shape[-3]} for x of "
-                f"shape {tuple(x.shape)}, got {tuple(positions.shape)}"
-            )
+        _check_positions(positions, x, x.shape[:-2], "Rotary")
 
     def extra_repr(self) -> str:
         """The arguments."""
@@ -95,7 +88,9 @@ class LearnedPositions(Layer):
         length: rows of the table, the longest sequence.
         size: the last dimension.
         manifold: of the tokens and of the table.
-        radius: root mean square distance of the rows from the origin at the start.
+        radius: root mean square distance of the rows from the origin at the start. 1 is small
+            beside tokens whose coordinates have variance 1, the start of `Embedding` and
+            `PatchEmbedding` (|x| near √size): positions begin as a hint, and grow as they are used.
 
     Shapes: x (..., T, size) with T ≤ length, positions (T,) or (..., T), 0 to T − 1 if None.
     """
@@ -123,7 +118,8 @@ class LearnedPositions(Layer):
             )
         steps = x.shape[-2]
         if positions is not None:
-            rows = F.embedding(positions, self.weight)
+            _check_positions(positions, x, x.shape[:-1], "LearnedPositions")
+            rows = self._rows(positions)
         elif steps <= self.length:
             rows = self.weight[:steps]
         else:
@@ -133,6 +129,21 @@ class LearnedPositions(Layer):
         out: Tensor = self.residual(x, rows)
         return out
 
+    def _rows(self, positions: Tensor) -> Tensor:
+        if positions.dtype not in (torch.int32, torch.int64):
+            raise TypeError(
+                f"LearnedPositions takes positions of dtype int32 or int64, got {positions.dtype}"
+            )
+        if torch.compiler.is_compiling():
+            return F.embedding(positions, self.weight)
+        try:
+            return F.embedding(positions, self.weight)
+        except IndexError:  # on the CPU; a GPU stops with an assertion of its own
+            low, high = int(positions.min()), int(positions.max())
+            raise IndexError(
+                f"LearnedPositions has positions 0 to {self.length - 1}, got {low} to {high}"
+            ) from None
+
     def no_weight_decay(self) -> set[str]:
         """The table: decay would pull the positions together."""
         return {"weight"}
@@ -140,3 +151,17 @@ class LearnedPositions(Layer):
     def extra_repr(self) -> str:
         """The arguments."""
         return f"{self.length}, {self.size}, manifold={self.manifold!r}, radius={self.radius:g}"
+
+
+def _check_positions(positions: Tensor, x: Tensor, tokens: torch.Size, layer: str) -> None:
+    """Integers of shape (T,) or (..., T) for x, whose tokens have the shape (..., T)."""
+    if positions.is_floating_point() or positions.dtype == torch.bool:
+        raise TypeError(f"{layer} takes integer positions, got {positions.dtype}")
+    fits = 0 < positions.ndim <= len(tokens) and positions.shape[-1] == tokens[-1]
+    for i in range(-positions.ndim, -1):
+        fits = fits and positions.shape[i] in (1, tokens[i])
+    if not fits:
+        raise ValueError(
+            f"{layer} takes positions of shape (T,) or (..., T) with T = {tokens[-1]} for x of "
+            f"shape {tuple(x.shape)}, got {tuple(positions.shape)}"
+        )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, poincare
 from beltrami.kernels.residual import residual
-from beltrami.nn.layer import Layer, check_choice
+from beltrami.nn.layer import Layer, check_choice, check_positive
 
 
 class Residual(Layer):
@@ -41,18 +41,17 @@ class Residual(Layer):
         form: str = "manifold",
     ) -> None:
         super().__init__(manifold)
-        if not (weight > 0 and math.isfinite(weight)):
-            raise ValueError(f"Residual: weight must be positive, got {weight}")
+        weight = check_positive(weight, "weight", "Residual")
         if scale is not None and not isinstance(manifold, Lorentz):
             raise ValueError(f"Residual: scale is for Lorentz points, the manifold is {manifold!r}")
-        if scale is not None and not (scale > 0 and math.isfinite(scale)):
-            raise ValueError(f"Residual: scale must be positive or None, got {scale}")
+        if scale is not None:
+            scale = check_positive(scale, "scale", "Residual")
         self.form = check_choice(form, "form", ("manifold", "euclidean"), "Residual")
         if form == "euclidean" and isinstance(manifold, PoincareBall):
             raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
         if form == "euclidean" and scale is not None:
             raise ValueError("Residual: form='euclidean' has no scale")
-        self.init, self.scale = float(weight), scale
+        self.init, self.scale = weight, scale
         self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
         self.reset_parameters()
 
@@ -72,10 +71,10 @@ class Residual(Layer):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Stream x and branch y, (..., d), broadcasting."""
-        if y.ndim == 0 or x.ndim == 0 or x.shape[-1] != y.shape[-1]:
+        if not _fit(x, y):
             raise ValueError(
                 f"Residual on {self.manifold!r}: stream and branch must have the same last "
-                f"dimension, got {tuple(x.shape)} and {tuple(y.shape)}"
+                f"dimension and broadcast, got {tuple(x.shape)} and {tuple(y.shape)}"
             )
         w, manifold = self.weight, self.manifold
         if isinstance(manifold, PoincareBall):
@@ -85,7 +84,8 @@ class Residual(Layer):
         if isinstance(manifold, Lorentz) and self.form == "manifold":
             return residual(x, y, w, manifold.c, self.scale)
         if isinstance(w, Tensor):
-            return x + w * y
+            # The weight must not widen a half-precision branch, and with it the stream.
+            return x + (w * y).to(y.dtype)
         return x + y if w == 1 else x + w * y
 
     def extra_repr(self) -> str:
@@ -95,3 +95,12 @@ class Residual(Layer):
             f"weight={self.init}, learnable={learnable}, scale={self.scale}, form={self.form}, "
             f"manifold={self.manifold!r}"
         )
+
+
+def _fit(x: Tensor, y: Tensor) -> bool:
+    if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[-1]:
+        return False
+    for i in range(-min(x.ndim, y.ndim), -1):  # no all(), which torch 2.9 does not trace here
+        if x.shape[i] != y.shape[i] and 1 not in (x.shape[i], y.shape[i]):
+            return False
+    return True

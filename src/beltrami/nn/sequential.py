@@ -2,63 +2,113 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
 
 from beltrami.geometry import Curvature, Manifold, Product
 from beltrami.nn.layer import Layer
 
 
 class Sequential(nn.Sequential):
-    """`nn.Sequential` that checks, when it is built, that each layer's manifold is the next one's.
+    """`nn.Sequential` that checks, when it is built or changed, that neighbours' manifolds agree.
 
     Points are plain tensors and do not know their curvature, so a change of it can only be noticed
     here. Modules that are not layers of ours (an `nn.Identity`) are passed over: they are taken to
     work on coordinates and to stay on the manifold.
     """
 
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__(*layers)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        check_chain(*self)
+
+    def append(self, module: nn.Module) -> Sequential:
+        """Add a layer at the end, if it takes what the last one puts out."""
+        check_chain(*self, module)
+        super().append(module)
+        return self
+
+    def extend(self, sequential: Iterable[nn.Module]) -> Sequential:
+        """Add layers at the end."""
+        layers = list(sequential)
+        check_chain(*self, *layers)
+        for layer in layers:
+            super().append(layer)
+        return self
+
+    def insert(self, index: int, module: nn.Module) -> Sequential:
+        """Add a layer before the one at `index`."""
+        layers = list(self)
+        check_chain(*layers[:index], module, *layers[index:])
+        super().insert(index, module)
+        return self
+
+    def __setitem__(self, index: int, module: nn.Module) -> None:
+        layers = list(self)
+        layers[index] = module
         check_chain(*layers)
+        super().__setitem__(index, module)
 
 
 def check_chain(*layers: nn.Module) -> None:
     """Raise `ValueError` if a layer puts out points of another manifold than the next one takes."""
-    before: tuple[int, Layer] | None = None
-    for i, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            continue
+    before: tuple[str, Layer] | None = None
+    for name, layer in _leaves(layers):
         if before is not None and before[1].manifold_out != layer.manifold:
             raise ValueError(
                 f"layer {before[0]} ({type(before[1]).__name__}) puts out points of "
-                f"{before[1].manifold_out!r}, but layer {i} ({type(layer).__name__}) takes points "
-                f"of {layer.manifold!r}: put ChangeCurvature, Lift or Lower between them, or give "
-                "both the same manifold object"
+                f"{before[1].manifold_out!r}, but layer {name} ({type(layer).__name__}) takes "
+                f"points of {layer.manifold!r}: put ChangeCurvature, Lift or Lower between them, "
+                "or give both the same manifold object"
             )
-        before = i, layer
+        before = name, layer
+
+
+def _leaves(layers: Iterable[nn.Module], prefix: str = "") -> Iterator[tuple[str, Layer]]:
+    """Our layers in the order they are called, those of sequences in sequences too."""
+    for i, layer in enumerate(layers):
+        if isinstance(layer, nn.Sequential):
+            yield from _leaves(layer, f"{prefix}{i}.")
+        elif isinstance(layer, Layer):
+            yield f"{prefix}{i}", layer
 
 
 def check_model(model: nn.Module) -> None:
-    """Raise `ValueError` if a layer's learnable `Curvature` is not a submodule of the model.
+    """Raise `ValueError` if a layer's learnable curvature does not belong to the model.
 
-    A manifold is a plain object, so a curvature that no module registers is neither trained, nor
-    saved, nor moved to another device. Register it once: `self.curvature = Curvature(1.0)`.
+    A manifold is a plain object, so a `Curvature` that no module registers, or a curvature tensor
+    that is no parameter or buffer, is neither trained, nor saved, nor moved to another device.
+    Register it once: `self.curvature = Curvature(1.0)`. Copies of a layer made by `deepcopy` have
+    curvatures of their own: build layers in a loop instead.
     """
-    registered = {id(module) for module in model.modules() if isinstance(module, Curvature)}
+    owned = {id(module) for module in model.modules()}
+    owned |= {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, module in model.named_modules():
-        if not isinstance(module, Layer):
-            continue
-        for manifold in (module.manifold, module.manifold_out, *module.manifold_of.values()):
+        for manifold in _manifolds(module):
             for curvature in _curvatures(manifold):
-                if curvature.learnable and id(curvature) not in registered:
+                if id(curvature) not in owned:
+                    what = type(curvature).__name__
                     raise ValueError(
-                        f"{name or type(module).__name__} works on {manifold!r}, whose Curvature "
+                        f"{name or type(module).__name__} works on {manifold!r}, whose {what} "
                         "no module of the model has registered, so it is not trained, saved or "
                         "moved: set it as an attribute of the model, once"
                     )
 
 
-def _curvatures(manifold: Manifold) -> list[Curvature]:
+def _manifolds(module: nn.Module) -> list[Manifold]:
+    """The manifolds a module says it works on, ours or not."""
+    found = [getattr(module, name, None) for name in ("manifold", "manifold_out")]
+    points = getattr(module, "manifold_of", {})
+    return [m for m in (*found, *points.values()) if isinstance(m, Manifold)]
+
+
+def _curvatures(manifold: Manifold) -> list[Curvature | Tensor]:
+    """What a manifold could learn: its `Curvature`, or the tensor it was made with."""
     if isinstance(manifold, Product):
         return [c for block in manifold.factors for c in _curvatures(block.manifold)]
-    given = getattr(manifold, "curvature", None)
-    return [given] if isinstance(given, Curvature) else []
+    curvature = getattr(manifold, "curvature", None)
+    if isinstance(curvature, Curvature):
+        return [curvature] if curvature.learnable else []
+    c = manifold.c
+    return [c] if isinstance(c, Tensor) and c.requires_grad else []

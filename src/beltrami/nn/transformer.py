@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from beltrami.geometry import Euclidean, Lorentz, Manifold
 from beltrami.nn.attention import Attention
 from beltrami.nn.cache import KVCache
-from beltrami.nn.layer import Layer, check_choice
+from beltrami.nn.layer import Layer, check_choice, check_count
 from beltrami.nn.mlp import MLP
 from beltrami.nn.norm import LayerNorm, RMSNorm
 from beltrami.nn.pointwise import Dropout
@@ -31,8 +31,9 @@ class TransformerBlock(Layer):
     Three things make it more than a Transformer on space parts, and each has its switch: the time
     columns of the linear layers (`time`), the residual (`residual`) and attention by distance with
     centroids (`score`, `aggregate`). With all of them off, `time=False, residual="euclidean",
-    score="dot", aggregate="mean"`, it is the plain Transformer block to the last bit. As c → 0 it
-    is the block on `Euclidean()` with the same switches.
+    score="dot", aggregate="mean"`, and the branches added as they are, `residual_weight=1.0,
+    learn_residual=False`, it is the plain Transformer block to the last bit. As c → 0 it is the
+    block on `Euclidean()` with the same switches.
 
     Args:
         size: coordinates of the points.
@@ -78,10 +79,10 @@ class TransformerBlock(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__(manifold)
+        self.size = check_count(size, "size", "TransformerBlock")
         check_choice(norm, "norm", tuple(_NORMS), "TransformerBlock")
         if hidden is None:
             hidden = -(-int(_HIDDEN[activation == "swiglu"] * size) // 8) * 8
-        self.size = size
 
         def attention(cross: bool) -> Attention:
             return Attention(
@@ -151,3 +152,7 @@ class TransformerBlock(Layer):
             )
         out: Tensor = self.mlp_residual(x, self.dropout(self.mlp(self.mlp_norm(x))))
         return out
+
+    def extra_repr(self) -> str:
+        """Size and manifold; the parts print themselves."""
+        return f"{self.size}, manifold={self.manifold!r}"

@@ -38,6 +38,11 @@ def centroid(x: Tensor, weights: Tensor | None = None, c: Scalar = 1.0) -> Tenso
     """
     (x,), c, dtype = prepare(c, x=x)
     w = as_weights(weights, x)
+    if weights is not None and w.shape[-2]:
+        # Squares of weights would leave float32 at 1e±19. A common factor does not matter, so its
+        # own derivative is 0.
+        top = w.detach().amax(-2, keepdim=True)
+        w = w / torch.where(top > 0, top, 1.0)
     c = curvature_of_set(c)
     out: Tensor = _Centroid.apply(x, w, c)
     return out.squeeze(-2).to(dtype)

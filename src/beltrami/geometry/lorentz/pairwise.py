@@ -183,7 +183,9 @@ class _PairwiseDist(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
-        return all_distances(x, y, c).to(x.dtype)
+        out = all_distances(x, y, c)
+        # A cast that does nothing would lose the gradient when torch 2.11 traces it.
+        return out if out.dtype == x.dtype else out.to(x.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Scalar], output: Tensor) -> None:

@@ -1,0 +1,36 @@
+"""In which dtype kernels multiply, compute and return."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def matmul_dtype(x: Tensor) -> torch.dtype:
+    """The dtype in which autocast would multiply x: its own, or that of x outside autocast.
+
+    As for torch's own matrix products, float64 is left alone.
+    """
+    kind = x.device.type
+    if x.dtype != torch.float64 and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return x.dtype
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which geometry is computed: at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def wide(t: Tensor) -> Tensor:
+    """t in the dtype in which geometry is computed."""
+    return t.to(wide_dtype(t.dtype))
+
+
+def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """`t.to(dtype)`, for what a forward returns; no cast is traced if t has the dtype.
+
+    Traced by torch 2.11, a Function returns its intermediates too. A cast that does nothing makes
+    output and intermediate one tensor, and the gradient then goes to the intermediate and is lost.
+    """
+    return t if t.dtype == dtype else t.to(dtype)
