@@ -78,9 +78,9 @@ class Options:
     layers: int = 6
     """Blocks of the decoder."""
     tokens: int | None = None
-    """Bytes of a sequence: 64 on a cpu, 512 on cuda by default."""
+    """Bytes of a sequence: 64 on a cpu, 256 on cuda by default."""
     batch: int | None = None
-    """Sequences of a step: 8 on a cpu, 32 on cuda by default."""
+    """Sequences of a step."""
     steps: int = 1000
     """Steps of the optimiser."""
     seeds: tuple[int, ...] = (0,)
@@ -112,8 +112,8 @@ class Options:
         on_gpu = self.device == "cuda"
         width = self.width or (512 if on_gpu else 128)
         heads = self.heads or max(1, width // (64 if on_gpu else 32))
-        tokens = self.tokens or (512 if on_gpu else 64)
-        return Sizes(width, heads, self.layers, tokens, self.batch or (32 if on_gpu else 8))
+        tokens = self.tokens or (256 if on_gpu else 64)
+        return Sizes(width, heads, self.layers, tokens, self.batch or 8)
 
 
 @dataclass(frozen=True)

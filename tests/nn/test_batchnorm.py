@@ -121,7 +121,7 @@ def test_an_outlier_of_a_large_batch_stays_in_float32(manifold: Manifold) -> Non
     assert y.isfinite().all()
     distance = manifold.dist(y.double(), layer.bias.double()) * manifold.c**0.5
     limit = 15.3 if isinstance(manifold, PoincareBall) else 30
-    assert limit - 2 < distance[0] <= limit
+    assert limit - 2 < distance[0] < limit + 1e-3  # where it is shortened to, but for rounding
     assert distance[1:].max() < 10
     manifold.dist0(y).sum().backward()
     for t in (x, layer.gain, layer.bias):
