@@ -29,6 +29,8 @@ PAGE = machine.ROOT / "benchmarks/RESULTS.md"
 GUIDE = machine.ROOT / "docs/layers.md"
 FILES = {"cpu": "layers.json", "cuda": "layers_cuda.json"}
 ROUNDS = {"cpu": 9, "cuda": 30}
+# Single layers take little time and show more noise: they have this many times the rounds.
+SHORT_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
                 status.update(f"{place} {text}")
 
             case = layers_cases.build(name, sizes, options.device)
-            timings += layers_timing.time_case(case, rounds, tick)
+            more = SHORT_ROUNDS if name in layers_cases.SHORT else 1
+            timings += layers_timing.time_case(case, more * rounds, tick)
     return timings
 
 

@@ -113,6 +113,7 @@ def _block(manifold: Manifold, n: Sizes) -> nn.Module:
     return bnn.TransformerBlock(n.width, n.heads, manifold=manifold, causal=True, rotary=True)
 
 
+SHORT = ("linear", "rms_norm", "residual")
 BUILDERS: dict[str, Callable[[Manifold, Sizes], nn.Module]] = {
     "linear": _linear,
     "rms_norm": _norm,

@@ -185,7 +185,8 @@ def markdown(timings: list[Timing], document: dict[str, Any]) -> str:
     parts = [
         where(document),
         f"{_MEASURED[device]}, curvature −1, forward and backward with gradients of input and "
-        f"parameters; median of {document['rounds']} rounds in which the competitors take turns. "
+        f"parameters; median of {document['rounds']} rounds (five times that for linear, norm and "
+        f"residual) in which the competitors take turns. "
         f"*ratio* is the time over the Euclidean one in the same mode, of minima / of medians; "
         f"verdicts take the worse. *saved* is what is kept for the backward pass besides the "
         f"parameters.{_PEAK if device == 'cuda' else ''}",
