@@ -74,3 +74,30 @@ def test_vmap_and_compile() -> None:
     both = torch.vmap(lambda w, t, b: time_linear(x, w, t, b, 1.0))(*models)
     torch.testing.assert_close(both[1], time_linear(x, 2 * w, 2 * t, 2 * b, 1.0))
     assert_compiles(lambda x, w, t, b: time_linear(x, w, t, b, 1.3), x, w, t, b)
+
+
+def test_per_sample_gradients_and_vmap_over_any_argument() -> None:
+    x, w, t, b = leaf(6, 5), leaf(4, 5), leaf(4), leaf(4)
+
+    def loss(x: Tensor, w: Tensor, t: Tensor, b: Tensor) -> Tensor:
+        return time_linear(x, w, t, b, 1.3).square().sum()
+
+    grads = torch.vmap(torch.func.grad(loss, (0, 1, 2, 3)), (0, None, None, None))(x, w, t, b)
+    for i in range(6):
+        alone = torch.autograd.grad(loss(x[i], w, t, b), (x, w, t, b))
+        torch.testing.assert_close(grads[0][i], alone[0][i])
+        for many, one in zip(grads[1:], alone[1:], strict=True):
+            torch.testing.assert_close(many[i], one)
+    for which, argument in enumerate((x, w, t, b)):
+        batch = torch.stack([argument, 2 * argument])
+        dims = tuple(0 if i == which else None for i in range(4))
+        given = [batch if i == which else a for i, a in enumerate((x, w, t, b))]
+        many = torch.vmap(lambda *a: time_linear(*a, 1.3), dims)(*given)
+        given[which] = 2 * argument
+        torch.testing.assert_close(many[1], time_linear(*given, 1.3))
+        grads = torch.vmap(torch.func.grad(loss, which), dims)(
+            *[batch if i == which else a for i, a in enumerate((x, w, t, b))]
+        )
+        torch.testing.assert_close(
+            grads[0], torch.autograd.grad(loss(x, w, t, b), (x, w, t, b)[which])[0]
+        )

@@ -42,6 +42,15 @@ def time_linear(
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
+def _formula(
+    x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
+) -> Tensor:
+    n2 = _norm_sq(x)
+    tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
+    y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
+    return cast(y + tau * time_weight, x.dtype)
+
+
 def _norm_sq(x: Tensor) -> Tensor:
     n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
     out: Tensor = n * n
@@ -51,20 +60,22 @@ def _norm_sq(x: Tensor) -> Tensor:
 class _TimeLinear(torch.autograd.Function):
     """x (n, in), W (out, in), w_τ (out,), b (out,) or None, c."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
     ) -> Tensor:
-        n2 = _norm_sq(x)
-        tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
         with torch.autocast(x.device.type, enabled=False):
             if torch.compiler.is_compiling():
-                y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
-                return cast(y + tau * time_weight, x.dtype)
+                return _formula(x, weight, time_weight, bias, c)
+            n2 = _norm_sq(x)
+            tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
             start = tau * time_weight if bias is None else torch.addcmul(bias, tau, time_weight)
-            return torch.addmm(start.to(x.dtype), x, weight.t())
+            return start.to(x.dtype).addmm_(x, weight.t())
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        """The formula: what is added to in place above may lack the new dimension."""
+        return torch.vmap(_formula, in_dims)(*inputs), 0
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
