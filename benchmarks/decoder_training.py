@@ -17,7 +17,6 @@ import contextlib
 import json
 import math
 import statistics
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +34,7 @@ import beltrami.nn as bnn
 from beltrami.geometry import Curvature, Euclidean, Lorentz
 from beltrami.recipes.intervals import mean_interval
 from benchmarks import machine, markers
+from benchmarks.command import execute
 from benchmarks.layers_cases import plain_block
 from benchmarks.layers_timing import no_hidden_waits
 
@@ -572,13 +572,5 @@ def run(options: Options) -> int:
     return 0
 
 
-def main() -> None:
-    try:
-        sys.exit(run(tyro.cli(Options)))
-    except KeyboardInterrupt:
-        print("interrupted; with --out, finished trainings are in its file", file=sys.stderr)
-        sys.exit(130)
-
-
 if __name__ == "__main__":
-    main()
+    execute(run, Options, lost="with --out, finished trainings are in its file")

@@ -11,7 +11,6 @@ writes layers_cuda.json to FOLDER; put into benchmarks/results, it joins the pag
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import layers_cases, layers_report, layers_timing, machine, markers
+from benchmarks.command import execute
 from benchmarks.layers_timing import Timing
 
 FOLDER = machine.ROOT / "benchmarks/results"
@@ -156,13 +156,5 @@ def run(options: Options) -> int:
     return 0
 
 
-def main() -> None:
-    try:
-        sys.exit(run(tyro.cli(Options)))
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
-
-
 if __name__ == "__main__":
-    main()
+    execute(run, Options)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ from rich.table import Table
 
 from benchmarks import accuracy_grid, machine, numerics_page
 from benchmarks.accuracy_grid import Axes, Row
+from benchmarks.command import execute
 
 RESULTS = machine.ROOT / "benchmarks/results/numerics.json"
 PAGE = machine.ROOT / "docs/numerics.md"
@@ -199,13 +199,5 @@ def run(options: Options) -> int:
     return 1 if failed else 0
 
 
-def main() -> None:
-    try:
-        sys.exit(run(tyro.cli(Options)))
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
-
-
 if __name__ == "__main__":
-    main()
+    execute(run, Options)

@@ -6,7 +6,6 @@ A complete run writes benchmarks/results/speed.json and the table in benchmarks/
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Annotated
@@ -16,6 +15,7 @@ import tyro
 from rich.console import Console
 
 from benchmarks import machine, markers, speed_cases, speed_report, speed_timing
+from benchmarks.command import execute
 
 RESULTS = machine.ROOT / "benchmarks/results/speed.json"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
@@ -86,13 +86,5 @@ def run(options: Options) -> int:
     return 0
 
 
-def main() -> None:
-    try:
-        sys.exit(run(tyro.cli(Options)))
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
-
-
 if __name__ == "__main__":
-    main()
+    execute(run, Options)

@@ -63,8 +63,10 @@ def check_manifold(
     names = ", ".join(kind.__name__ for kind in accepts)
     if isinstance(manifold, type) and issubclass(manifold, Manifold):
         raise TypeError(f"{name} must be an object, not a class: use {manifold.__name__}()")
+    in_ball = isinstance(manifold, PoincareBall) and Lorentz in accepts
     got = repr(manifold) if isinstance(manifold, Manifold) else type(manifold).__name__
-    raise TypeError(f"{layer} works on {names}; got {name}={got}")
+    hint = "; ChangeCurvature takes points of the ball to Lorentz" if in_ball else ""
+    raise TypeError(f"{layer} works on {names}; got {name}={got}{hint}")
 
 
 def check_count(value: int, name: str, layer: str, *, least: int = 1) -> int:
