@@ -24,6 +24,7 @@ from beltrami.geometry import (
     hyperplane,
     klein,
     lorentz,
+    plane_frame,
     poincare,
     product,
     radial,
@@ -233,7 +234,6 @@ EXAMPLES: dict[ModuleType, dict[str, str]] = {
         "dist_to_geodesic": "point point point c -> scalar",
         "horospherical_projection": "point directions c -> row",
         "hyperplane_logits": "point normals offsets c -> scalar",
-        "log_light_cone": "scalar vector3 c -> scalar !plain",
         "logit": "point vector scalar c -> scalar",
         "poincare_busemann": "point vector c -> scalar",
         "poincare_logit": "point vector scalar c -> scalar",
@@ -244,9 +244,12 @@ EXAMPLES: dict[ModuleType, dict[str, str]] = {
         "project_to_hyperplane": "point vector scalar c -> row",
         "project_to_subspace": "point directions c -> row",
         "reflect": "point vector scalar c -> row",
+        "signed_dist": "point vector scalar c -> scalar",
+    },
+    plane_frame: {
+        "log_light_cone": "scalar vector3 c -> scalar !plain",
         "scaled_asinh": "point c -> row !plain",
         "scaled_sinh": "point c -> row !plain",
-        "signed_dist": "point vector scalar c -> scalar",
     },
     solvable: {
         "dist": "point point c -> scalar",
@@ -418,7 +421,14 @@ def _example(module: ModuleType, name: str, line: str) -> Example:
 
 
 # Helpers shared between modules, which users do not call.
-INTERNAL = {"power_series", "scores_of_products"}
+INTERNAL = {
+    "over_or_same",
+    "plane_frame",
+    "plane_scores",
+    "power_series",
+    "scores_of_products",
+    "split_along",
+}
 
 
 def _public(module: ModuleType) -> set[str]:

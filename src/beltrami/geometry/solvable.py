@@ -25,7 +25,7 @@ from torch import Tensor
 from beltrami.geometry import poincare, radial
 from beltrami.geometry.checks import Scalar, as_scalar, debugging, prepare
 from beltrami.geometry.chord import dist_of_chord, dist_sq_of_chord, dot, root
-from beltrami.geometry.hyperplane import log_light_cone
+from beltrami.geometry.plane_frame import log_light_cone
 from beltrami.geometry.radial_map import radial_map
 
 # --- the group ------------------------------------------------------------------------------------

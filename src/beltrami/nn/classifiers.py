@@ -19,6 +19,7 @@ from beltrami.geometry import (
 )
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
+from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_choice, check_count, check_positive
@@ -318,7 +319,7 @@ class DistanceClassifier(Layer):
         dist = self.manifold.pairwise_dist(x.reshape(-1, self.size), self.weight)
         dist = dist.view(*x.shape[:-1], self.classes)
         if self.form == "chord" and not isinstance(self.manifold, Euclidean):
-            dist = 2 * hyperplane.scaled_sinh(dist / 2, self.manifold.c)
+            dist = 2 * scaled_sinh(dist / 2, self.manifold.c)
         return dist * dist * -torch.exp(-self.log_temperature)
 
     def no_weight_decay(self) -> set[str]:

@@ -31,6 +31,7 @@ from beltrami.geometry import (
     radial,
 )
 from beltrami.geometry.chord import dot, root
+from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.kernels.radial_gain import radial_gain
 from beltrami.kernels.time_linear import time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
@@ -191,7 +192,7 @@ class Linear(Layer):
         v = hyperplane.hyperplane_logits(s, self.weight, offsets, c)
         if isinstance(manifold, PoincareBall):
             return ball_of_scores(v, manifold, x.dtype)
-        return hyperplane.scaled_sinh(v, c).to(x.dtype)
+        return scaled_sinh(v, c).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Sizes, form and manifold."""
