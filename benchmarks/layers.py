@@ -85,7 +85,7 @@ def show(timings: list[Timing], options: Options, console: Console) -> None:
 
 def describe(options: Options, rounds: int) -> dict[str, Any]:
     about: dict[str, Any] = {
-        "command": layers_report.command(options.device),
+        "command": layers_report.command(options.device, options.only),
         "device": options.device,
         "rounds": rounds,
         **machine.describe(),

@@ -162,8 +162,10 @@ _PEAK = (
 )
 
 
-def command(device: str) -> str:
-    return "make bench-layers" if device == "cpu" else "python -m benchmarks.layers --device cuda"
+def command(device: str, only: str = "") -> str:
+    if device == "cpu" and not only:
+        return "make bench-layers"
+    return f"python -m benchmarks.layers --device {device}" + (f" --only {only}" if only else "")
 
 
 def where(document: dict[str, Any]) -> str:

@@ -61,6 +61,14 @@ def prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.d
     return [t.to(compute) for t in tensors.values()], c, dtype
 
 
+def check_integer(name: str, value: int, least: int = 1) -> None:
+    """Raise unless an argument is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
 def as_scalar(value: Tensor, keepdim: bool) -> Tensor:
     """The scalar a row of shape (..., 1), without its last dimension unless `keepdim`."""
     return value if keepdim else value.squeeze(-1)

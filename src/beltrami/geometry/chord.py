@@ -77,6 +77,12 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(-1, keepdim=True)
 
 
+def times_of(n2: Tensor, c: Scalar) -> tuple[Tensor, Tensor]:
+    """Time t = √(1/c + |x|²) and its excess τ = t − 1/√c = |x|²/(t + 1/√c), from |x|²."""
+    t = torch.sqrt(1 / c + n2)
+    return t, n2 / (t + c**-0.5)
+
+
 def root(q: Tensor) -> Tensor:
     """√q with gradient 0, not infinity, at q = 0."""
     zero = q <= 0  # not its opposite, q > 0, which would hide NaN

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
-from beltrami.geometry.chord import dot
+from beltrami.geometry.chord import dot, times_of
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 from beltrami.kernels.dtypes import cast, matmul_dtype, wide, wide_dtype
 from beltrami.kernels.saving import load_inputs, save_inputs
@@ -208,30 +208,26 @@ class _Widen(torch.autograd.Function):
         if kind == "half":
             gx = torch.addcmul(gx, g_time / _FLAT_TIME, x)
         elif kind in ("time", "excess"):
-            n2 = dot(x, x)
-            t = torch.sqrt(1 / c + n2)
+            t, tau = times_of(dot(x, x), c)
             gx = torch.addcmul(gx, g_time / t, x)
             if ctx.needs_input_grad[1] and isinstance(c, Tensor):
-                if kind == "excess":
-                    by_c = n2 / (t + c**-0.5) / (2 * c * c**0.5 * t)
-                else:
-                    by_c = -1 / (2 * c * c * t)
+                by_c = (tau * c**0.5 if kind == "excess" else -1.0) / (2 * c * c * t)
                 gc = sum_to(g_time * by_c, c)
         return gx.to(g.dtype), gc, None, g_scale
 
 
 def _time(x: Tensor, c: Scalar, kind: str) -> Tensor:
     """The time a head carries, (..., 1), in float32 at least."""
-    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
-    n2: Tensor = n * n
-    if kind == "plain":
-        return torch.zeros_like(n2)
-    if kind == "one":  # the limits of t·√c and τ/√c as c → 0, times and over a constant
-        return torch.full_like(n2, _FLAT_TIME)
+    dtype = wide_dtype(x.dtype)
+    if kind in ("plain", "one"):
+        return x.new_full((*x.shape[:-1], 1), 0.0 if kind == "plain" else _FLAT_TIME, dtype=dtype)
+    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
     if kind == "half":
-        return n2 / (2 * _FLAT_TIME)
-    t = torch.sqrt(1 / c + n2)
-    return n2 / (t + c**-0.5) if kind == "excess" else t
+        # With "one", the limits of τ/√c and t·√c as c → 0, over and times a constant.
+        half: Tensor = n * n / (2 * _FLAT_TIME)
+        return half
+    t, tau = times_of(n * n, c)
+    return tau if kind == "excess" else t
 
 
 # --- the centroid ---------------------------------------------------------------------------------

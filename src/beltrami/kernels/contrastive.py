@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.kernels.dtypes import wide_dtype
 from beltrami.kernels.saving import load_inputs, save_inputs
 from beltrami.kernels.scores import pairs_of
@@ -92,13 +92,9 @@ def contrastive_loss(
 def _check_choices(metric: str, symmetric: bool, offset: int, block: int | None) -> None:
     if metric not in _METRICS:
         raise ValueError(f"metric must be one of {', '.join(_METRICS)}; got {metric!r}")
-    for name, value, least in (("offset", offset, 0), ("block", block, 1)):
-        if value is None and name == "block":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_integer("offset", offset, least=0)
+    if block is not None:
+        check_integer("block", block)
     if symmetric and offset:
         raise ValueError(
             f"offset={offset} is for the loss of rows alone: give symmetric=False, and add the "

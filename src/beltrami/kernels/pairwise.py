@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.sets import check_sets
 from beltrami.kernels.dtypes import wide_dtype
@@ -32,10 +32,7 @@ def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, tile: int = 512) -> 
         tile: rows and columns worked on at a time. Working memory is a dozen or so float64
             matrices of tile², and of up to tile²·d for float64 points, for each set of a batch.
     """
-    if isinstance(tile, bool) or not isinstance(tile, int):
-        raise TypeError(f"tile must be an integer, got {type(tile).__name__}")
-    if tile < 1:
-        raise ValueError(f"tile must be at least 1, got {tile}")
+    check_integer("tile", tile)
     _, c, _ = prepare(c, x=x, y=y)
     check_sets(x, y, c)
     out: Tensor = _PairwiseDist.apply(x, y, c, tile)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
+from beltrami.geometry.chord import root
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.chords import chords, left, right, rows_of
@@ -153,7 +154,7 @@ class _ByProduct:
     def score(self, rows: slice) -> tuple[Tensor, Any]:
         q = chords(self.left[:, rows], self.right)  # (k, rows, m), float64
         narrow = q.float()
-        length = _root(narrow) if self.c is None else _asinh_root(narrow)
+        length = root(narrow) if self.c is None else _asinh_root(narrow)
         unit = self.unit.float() if isinstance(self.unit, Tensor) else self.unit
         return -(unit * length).sum(0), q
 
@@ -204,18 +205,12 @@ class _ByProduct:
         return gx, gy, self.gc if self.needs[2] else None
 
 
-def _root(q: Tensor) -> Tensor:
-    """√q with gradient 0, not infinity, at q = 0; NaN stays NaN."""
-    zero = q == 0
-    return torch.where(zero, 0.0, torch.where(zero, 1.0, q).sqrt())
-
-
 def _asinh_root(q: Tensor) -> Tensor:
     """asinh √q. Through log1p, which CPUs vectorise and asinh they do not: ten times as fast."""
-    return torch.log1p(_root(q) + q / (1 + torch.sqrt(1 + q)))
+    return torch.log1p(root(q) + q / (1 + torch.sqrt(1 + q)))
 
 
 def _lag(q: Tensor) -> Tensor:
     """asinh √q − √q/√(1 + q), which is q√q/3 near 0; float64 good to float32's eps."""
-    z, t = _root(q), torch.sqrt(1 + q)
+    z, t = root(q), torch.sqrt(1 + q)
     return torch.where(q < _LAG_LIMIT, q * z / 3, torch.log1p(z + q / (1 + t)) - z / t)

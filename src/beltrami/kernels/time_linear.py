@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
+from beltrami.geometry.chord import times_of
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.dtypes import cast, matmul_dtype, wide_dtype
 from beltrami.kernels.saving import load_inputs, save_inputs
@@ -45,8 +46,7 @@ def time_linear(
 def _formula(
     x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
 ) -> Tensor:
-    n2 = _norm_sq(x)
-    tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
+    _, tau = times_of(_norm_sq(x), c)
     y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
     return cast(y + tau * time_weight, x.dtype)
 
@@ -67,8 +67,7 @@ class _TimeLinear(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             if torch.compiler.is_compiling():
                 return _formula(x, weight, time_weight, bias, c)
-            n2 = _norm_sq(x)
-            tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
+            _, tau = times_of(_norm_sq(x), c)
             start = tau * time_weight if bias is None else torch.addcmul(bias, tau, time_weight)
             return start.to(x.dtype).addmm_(x, weight.t())
 
@@ -85,8 +84,7 @@ class _TimeLinear(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, time_weight, bias, c = load_inputs(ctx)
         needs_x, needs_w, needs_t, needs_b, needs_c = ctx.needs_input_grad
-        n2 = _norm_sq(x)
-        t = torch.sqrt(1 / c + n2)
+        t, tau = times_of(_norm_sq(x), c)
         with torch.autocast(x.device.type, enabled=False):
             gx = gw = gt = gb = gc = None
             if torch.compiler.is_compiling():
@@ -100,12 +98,10 @@ class _TimeLinear(torch.autograd.Function):
             if needs_w:
                 gw = g.t() @ x
             if needs_t:
-                tau = n2 / (t + c**-0.5)
                 gt = (tau.to(g.dtype).t() @ g).squeeze(0).to(time_weight.dtype)
             if needs_b:
                 gb = g.sum(0, dtype=bias.dtype)
         if needs_c and isinstance(c, Tensor):
             # ∂τ/∂c = −1/(2c²t) + 1/(2c√c) = τ/(2c√c·t)
-            tau = n2 / (t + c**-0.5)
             gc = sum_to(g_tau * tau / t, c) / (2 * c * c**0.5)
         return gx, gw, gt, gb, gc

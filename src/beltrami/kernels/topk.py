@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.geometry.chord import chord_of_parts, chord_parts
 from beltrami.kernels.chords import Rows, chords, left, right, rows_of
 
@@ -42,11 +42,8 @@ def nearest(
         c: curvature −c, a number or a tensor of one element.
         tile: rows of x and of y worked on at a time; working memory is a few tile² numbers.
     """
-    for name, value in (("k", k), ("tile", tile)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    check_integer("k", k)
+    check_integer("tile", tile)
     (x, y), c, _ = prepare(c, x=x, y=y)
     if x.ndim != 2 or y.ndim != 2:
         raise ValueError(

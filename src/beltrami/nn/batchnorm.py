@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
+from beltrami.kernels.dtypes import wide
 from beltrami.nn.borders import lift0
 from beltrami.nn.layer import Layer, check_count, check_positive
 
@@ -104,18 +105,18 @@ class BatchNorm(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Points (..., size) to points (..., size)."""
         self.check_size(x, self.size)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        points = wide(x)
         if self.training or self.running_mean is None or self.running_var is None:
             if x.numel() == 0:
                 raise ValueError(f"BatchNorm: an empty batch has no mean, got {tuple(x.shape)}")
-            mean = self.manifold.centroid(wide.reshape(-1, self.size))
-            v = self.manifold.log0(_boost(wide, -mean, self.manifold))
+            mean = self.manifold.centroid(points.reshape(-1, self.size))
+            v = self.manifold.log0(_boost(points, -mean, self.manifold))
             var = dot(v, v).mean().reshape(1)
             if self.training:
                 self._track(mean.detach(), var.detach())
         else:
-            mean, var = self.running_mean.to(wide.dtype), self.running_var.to(wide.dtype)
-            v = self.manifold.log0(_boost(wide, -mean, self.manifold))
+            mean, var = self.running_mean.to(points.dtype), self.running_var.to(points.dtype)
+            v = self.manifold.log0(_boost(points, -mean, self.manifold))
         scale = torch.rsqrt(var + self.eps)
         if self.gain is not None:
             scale = self.gain * scale

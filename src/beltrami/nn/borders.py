@@ -11,6 +11,7 @@ from beltrami.geometry import Euclidean, Manifold, PoincareBall, radial
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
+from beltrami.kernels.dtypes import wide
 from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold, check_positive
 
 # √c times a score up to which its sinh is taken as it stands, far from overflow.
@@ -113,8 +114,7 @@ def lift0(v: Tensor, manifold: Manifold, dtype: torch.dtype | None = None) -> Te
     A ball ends where its dtype does (√c·r = 15 in float32, 4 in bfloat16), and a point that was
     rounded onto the border is at an infinite distance from all others.
     """
-    wide = v.to(torch.promote_types(v.dtype, torch.float32))
-    return manifold.project(manifold.exp0(wide).to(dtype or v.dtype))
+    return manifold.project(manifold.exp0(wide(v)).to(dtype or v.dtype))
 
 
 def ball_of_scores(v: Tensor, manifold: PoincareBall, dtype: torch.dtype | None = None) -> Tensor:

@@ -21,8 +21,9 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
+from beltrami.kernels.dtypes import wide_dtype
 from beltrami.nn.embedding import check_radius, init_points
-from beltrami.nn.layer import Layer, check_choice, check_count, check_positive
+from beltrami.nn.layer import Layer, check_choice, check_count, check_form, check_positive
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
     Lorentz: ("lorentz", "busemann"),
@@ -84,8 +85,7 @@ class MLR(Layer):
         super().__init__(manifold)
         self.size = check_count(size, "size", "MLR")
         self.classes = check_count(classes, "classes", "MLR")
-        forms = next(f for kind, f in _FORMS.items() if isinstance(manifold, kind))
-        self.form = check_choice(forms[0] if form is None else form, "form", forms, "MLR")
+        self.form = check_form(form, _FORMS, manifold, "MLR")
         if product_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
                 f"MLR: product_dtype must be torch.float32, torch.float64 or None; "
@@ -125,7 +125,7 @@ class MLR(Layer):
         second: Tensor = getattr(self, self._second)
         if isinstance(self.manifold, Euclidean):
             return _AFFINE[self.form](x, self.weight, second)
-        c, dtype = self.manifold.c, torch.promote_types(x.dtype, torch.float32)
+        c, dtype = self.manifold.c, wide_dtype(x.dtype)
         product = self._product_dtype(x)
         if isinstance(self.manifold, PoincareBall):
             # Lorentz coordinates rounded to float32 would leave a float64 product nothing to save.
@@ -147,7 +147,7 @@ class MLR(Layer):
             return self.product_dtype
         if self.form == "busemann" and x.device.type != "mps":  # which has no float64
             return torch.float64
-        return torch.promote_types(x.dtype, torch.float32)
+        return wide_dtype(x.dtype)
 
     def no_weight_decay(self) -> set[str]:
         """All but the normals."""
@@ -240,7 +240,7 @@ def _or_one(length: Tensor) -> Tensor:
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    wide = torch.promote_types(x.dtype, torch.float32)
+    wide = wide_dtype(x.dtype)
     with torch.autocast(x.device.type, enabled=False):
         return x.to(wide) @ weight.to(wide).mT + bias
 

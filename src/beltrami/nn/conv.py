@@ -17,13 +17,14 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, hyperplane, radial
-from beltrami.geometry.chord import dot, root
+from beltrami.geometry.chord import dot, root, times_of
+from beltrami.kernels.dtypes import wide
 from beltrami.nn.borders import ball_of_scores
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer, check_choice, check_count, check_form
 from beltrami.nn.patch import check_sizes
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
@@ -55,8 +56,7 @@ class _Conv(Layer):
     ) -> None:
         super().__init__(manifold)
         name, dims = type(self).__name__, self._dims
-        forms = _FORMS[next(kind for kind in _FORMS if isinstance(manifold, kind))]
-        self.form = check_choice(forms[0] if form is None else form, "form", forms, name)
+        self.form = check_form(form, _FORMS, manifold, name)
         self.in_channels = check_count(in_channels, "in_channels", name)
         self.out_channels = check_count(out_channels, "out_channels", name)
         self.kernel_size = check_sizes(kernel_size, dims, "kernel_size", name)
@@ -113,15 +113,13 @@ class _Conv(Layer):
         y = self._convolve(x, self.weight, self.bias)
         if self.time_weight is None:
             return y
-        c = self.manifold.c
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        n2 = self._sum_field(dot(wide, wide).squeeze(-1))
-        tau = n2 / (torch.sqrt(1 / c + n2) + c**-0.5)
+        s = wide(x)
+        _, tau = times_of(self._sum_field(dot(s, s).squeeze(-1)), self.manifold.c)
         return (y + tau * self.time_weight).to(y.dtype)
 
     def _hnnpp(self, x: Tensor) -> Tensor:
         dtype, c = x.dtype, self.manifold.c
-        x = x.to(torch.promote_types(dtype, torch.float32))
+        x = wide(x)
         weight = self.weight.to(x.dtype)
         length = root(weight.square().flatten(1).sum(-1))  # (out,)
         offset = torch.zeros_like(length) if self.bias is None else self.bias.to(x.dtype)

@@ -85,6 +85,14 @@ def check_choice(value: str, name: str, choices: tuple[str, ...], layer: str) ->
     return value
 
 
+def check_form(
+    form: str | None, forms: dict[type[Manifold], tuple[str, ...]], manifold: Manifold, layer: str
+) -> str:
+    """One of the forms a layer has on a manifold; the first of them if None."""
+    choices = next(names for kind, names in forms.items() if isinstance(manifold, kind))
+    return choices[0] if form is None else check_choice(form, "form", choices, layer)
+
+
 def check_positive(value: float, name: str, layer: str) -> float:
     """A positive number given to a constructor."""
     if isinstance(value, bool) or not isinstance(value, int | float):

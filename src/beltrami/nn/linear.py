@@ -14,7 +14,6 @@ r"""Linear layers between points of one manifold.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +31,11 @@ from beltrami.geometry import (
 )
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
+from beltrami.kernels.dtypes import wide
 from beltrami.kernels.radial_gain import radial_gain
 from beltrami.kernels.time_linear import time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer, check_count, check_form
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
     Lorentz: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
@@ -81,8 +81,6 @@ class Linear(Layer):
     `gate_weight` (in,), `gate_time_weight` (1,), `gate_bias` (1,), `log_scale` (1,).
     """
 
-    accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
-
     def __init__(
         self,
         in_features: int,
@@ -94,12 +92,7 @@ class Linear(Layer):
         time: bool = True,
     ) -> None:
         super().__init__(manifold)
-        forms = _FORMS[next(kind for kind in _FORMS if isinstance(manifold, kind))]
-        self.form = (
-            forms[0]
-            if form is None
-            else check_choice(form, "form", forms, f"Linear on {manifold!r}")
-        )
+        self.form = check_form(form, _FORMS, manifold, f"Linear on {manifold!r}")
         self.in_features = check_count(in_features, "in_features", "Linear")
         self.out_features = check_count(out_features, "out_features", "Linear")
         self.time = time and isinstance(manifold, Lorentz) and self.form in ("htc", "hybonet")
@@ -148,14 +141,14 @@ class Linear(Layer):
 
     def _hybonet(self, x: Tensor) -> Tensor:
         u = self._affine(x)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        gate = dot(wide, self.gate_weight) + self.gate_bias
+        s = wide(x)
+        gate = dot(s, self.gate_weight) + self.gate_bias
         if self.gate_time_weight is not None:
-            tau = lorentz.excess_time(wide, self.manifold.c, keepdim=True)
+            tau = lorentz.excess_time(s, self.manifold.c, keepdim=True)
             gate = gate + self.gate_time_weight * tau
         energy = self.log_scale.exp() * torch.sigmoid(gate) + _HYBONET_MARGIN
         rho = torch.sqrt(2 * energy + self.manifold.c * energy * energy)
-        wide_u = u.to(wide.dtype)
+        wide_u = u.to(s.dtype)
         # u = 0 has no direction and goes to the origin. Squares of short u would leave float32:
         # the direction is taken of u over its largest entry, whose own derivative is 0.
         largest = wide_u.detach().abs().amax(-1, keepdim=True)
@@ -179,7 +172,8 @@ class Linear(Layer):
             if isinstance(manifold, Lorentz):
                 return lorentz.boost(step, y, c)
             return manifold.project(poincare.mobius_add(y, step, c))
-        q = c * _square(x)
+        s = wide(x)
+        q = c * dot(s, s)
         f = radial.asinhc_sq(q) if isinstance(manifold, Lorentz) else 2 * radial.atanhc_sq(q)
         return lift0(f * u + self.bias, manifold, u.dtype)
 
@@ -200,8 +194,3 @@ class Linear(Layer):
             f"{self.in_features}, {self.out_features}, form={self.form}, "
             f"bias={self.bias is not None}, time={self.time}, manifold={self.manifold!r}"
         )
-
-
-def _square(x: Tensor) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return dot(wide, wide)

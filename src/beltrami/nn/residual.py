@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, poincare
+from beltrami.geometry import Lorentz, Manifold, PoincareBall, poincare
 from beltrami.kernels.residual import residual
 from beltrami.nn.layer import Layer, check_choice, check_positive
 
@@ -28,8 +27,6 @@ class Residual(Layer):
         scale: γ, for Lorentz; 1 + w if None.
         form: "manifold", or "euclidean" for x + w·y on Lorentz space parts, the ablation.
     """
-
-    accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
 
     def __init__(
         self,

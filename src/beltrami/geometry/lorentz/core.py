@@ -15,6 +15,7 @@ from beltrami.geometry.chord import (
     log_coefficients,
     root,
     squared_chord,
+    times_of,
 )
 from beltrami.geometry.radial_map import radial_map
 
@@ -33,8 +34,7 @@ def excess_time(x: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
     Unlike time itself it does not cancel for small x and vanishes as c → 0.
     """
     (x,), c, _ = prepare(c, x=x)
-    n2 = dot(x, x)
-    return as_scalar(n2 / (torch.sqrt(1 / c + n2) + c**-0.5), keepdim)
+    return as_scalar(times_of(dot(x, x), c)[1], keepdim)
 
 
 def minkowski(x: Tensor, y: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
