@@ -83,7 +83,11 @@ class Curvature(nn.Module):
         Either broadcasts against `x[..., :1]`: several curvatures belong to the second to last
         dimension of x, (..., size, d). The dtype is that of `raw`, but at least float32.
         """
-        raw = self.raw.to(torch.promote_types(self.raw.dtype, torch.float32))
+        return self.value_at(self.raw)
+
+    def value_at(self, raw: Tensor) -> Tensor:
+        """The curvature that some `raw` stands for; `value` is that of our own."""
+        raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
         value = self.init * torch.exp(self._deviation(raw))
         return value if self.size == 1 else value.unsqueeze(-1)
 

@@ -650,3 +650,17 @@ class Product(Manifold):
         return self.exp0(
             torch.zeros(*shape[:-1], self.tangent0_size(shape[-1]), dtype=dtype, device=device)
         )
+
+
+# --- what can be learned --------------------------------------------------------------------------
+
+
+def learnable_curvatures(manifold: Manifold) -> list[Curvature | Tensor]:
+    """What a manifold could learn: each `Curvature`, or each tensor it was made with."""
+    if isinstance(manifold, Product):
+        return [c for block in manifold.factors for c in learnable_curvatures(block.manifold)]
+    curvature = getattr(manifold, "curvature", None)
+    if isinstance(curvature, Curvature):
+        return [curvature] if curvature.learnable else []
+    given = getattr(manifold, "_given", None)
+    return [given] if isinstance(given, Tensor) and given.requires_grad else []

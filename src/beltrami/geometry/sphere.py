@@ -69,7 +69,8 @@ def _prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.
         tolerance = torch.finfo(dtype).eps ** 0.5
         for name in sorted({"x", "y"} & tensors.keys()):
             x = out[list(tensors).index(name)].detach()
-            off = float(((c * dot(x, x)).sqrt() - 1).abs().amax()) if x.numel() else 0.0
+            scale = c.detach() if isinstance(c, Tensor) else c
+            off = float(((scale * dot(x, x)).sqrt() - 1).abs().amax()) if x.numel() else 0.0
             if off > tolerance:
                 raise ValueError(
                     f"{name} must lie on the sphere of radius 1/√c, but a point is off by "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from beltrami.geometry import Curvature, Manifold, Product
+from beltrami.geometry import Manifold
+from beltrami.geometry.manifold import learnable_curvatures
 from beltrami.nn.layer import Layer
 
 
@@ -86,7 +87,7 @@ def check_model(model: nn.Module) -> None:
     owned |= {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, module in model.named_modules():
         for manifold in _manifolds(module):
-            for curvature in _curvatures(manifold):
+            for curvature in learnable_curvatures(manifold):
                 if id(curvature) not in owned:
                     what = type(curvature).__name__
                     raise ValueError(
@@ -101,14 +102,3 @@ def _manifolds(module: nn.Module) -> list[Manifold]:
     found = [getattr(module, name, None) for name in ("manifold", "manifold_out")]
     points = getattr(module, "manifold_of", {})
     return [m for m in (*found, *points.values()) if isinstance(m, Manifold)]
-
-
-def _curvatures(manifold: Manifold) -> list[Curvature | Tensor]:
-    """What a manifold could learn: its `Curvature`, or the tensor it was made with."""
-    if isinstance(manifold, Product):
-        return [c for block in manifold.factors for c in _curvatures(block.manifold)]
-    curvature = getattr(manifold, "curvature", None)
-    if isinstance(curvature, Curvature):
-        return [curvature] if curvature.learnable else []
-    c = manifold.c
-    return [c] if isinstance(c, Tensor) and c.requires_grad else []
