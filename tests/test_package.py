@@ -27,6 +27,8 @@ ALLOWED_CLAMPS = {
         "torch.relu(angle - aperture_scale",
     ): "a relu by definition",
     ("geometry/stereographic.py", "torch.relu(ab + c * s)"): "rounding near antipodes, all pairs",
+    ("kernels/adam_rows.py", "torch.maximum(v_max, new_v)"): "AMSGrad by definition",
+    ("kernels/adam_rows_triton.py", "tl.maximum(v_max, v"): "AMSGrad by definition",
 }
 
 
