@@ -9,7 +9,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(example, str(README), "exec"), {})
     promised = re.findall(r"print\(.*\)  # (\S+?)(?::.*)?$", example, re.MULTILINE)
     assert capsys.readouterr().out.split() == promised

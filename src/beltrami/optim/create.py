@@ -1,0 +1,55 @@
+"""The right optimiser for a model in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from beltrami.optim.adam import RiemannianAdam, RiemannianAdamW
+from beltrami.optim.checks import check_choice
+from beltrami.optim.groups import param_groups
+from beltrami.optim.optimizer import RiemannianOptimizer
+from beltrami.optim.sgd import RiemannianSGD
+
+OPTIMIZERS: dict[str, type[RiemannianOptimizer]] = {
+    "adam": RiemannianAdam,
+    "adamw": RiemannianAdamW,
+    "sgd": RiemannianSGD,
+}
+
+
+def create_optimizer(
+    model: nn.Module,
+    name: str = "adamw",
+    *,
+    lr: float | Tensor = 1e-3,
+    weight_decay: float = 0.0,
+    point_lr: float | None = None,
+    point_weight_decay: float = 0.0,
+    curvature_lr: float | None = None,
+    **options: Any,
+) -> RiemannianOptimizer:
+    """An optimiser with the parameter groups of `param_groups(model, ...)`.
+
+    Args:
+        model: any module; without points and curvatures the optimiser is torch's own.
+        name: "adam", "adamw" or "sgd".
+        lr: learning rate. weight_decay: of what may decay, see `param_groups`.
+        point_lr: learning rate of points, if not `lr`. curvature_lr: of curvatures.
+        point_weight_decay: of points, a pull to the origin.
+        options: of the optimiser: betas, eps, momentum, fused, nonfinite, ...
+    """
+    check_choice("name", name, tuple(OPTIMIZERS))
+    groups = param_groups(
+        model,
+        weight_decay=weight_decay,
+        point_weight_decay=point_weight_decay,
+        point_lr=point_lr,
+        curvature_lr=curvature_lr,
+    )
+    if not groups:
+        raise ValueError(
+            f"{type(model).__name__} has no parameter that needs a gradient, nothing to optimise"
+        )
+    return OPTIMIZERS[name](groups, lr=lr, **options)  # type: ignore[call-arg]

@@ -1,0 +1,136 @@
+"""Which parameters are points, which are curvatures, and which may decay: asked of the modules.
+
+A parameter on a manifold is a plain `nn.Parameter`. That it is a point says the module that owns
+it, `module.manifold_of[name]`, and that it must not decay, `module.no_weight_decay()`. From there
+the optimiser takes it into its parameter groups. Nothing is attached to tensors, so nothing is lost
+when they are copied, moved, sharded or replaced, and no parameter is recognised by its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from beltrami.geometry import Curvature, Euclidean, Manifold
+from beltrami.geometry.manifold import learnable_curvatures
+
+Group = dict[str, Any]
+
+_KINDS = ("decay", "no_decay", "points", "curvature")
+
+
+def param_groups(
+    model: nn.Module,
+    *,
+    weight_decay: float = 0.0,
+    point_weight_decay: float = 0.0,
+    lr: float | None = None,
+    point_lr: float | None = None,
+    curvature_lr: float | None = None,
+) -> list[Group]:
+    """Parameter groups of a model for the optimisers of this package.
+
+    One group a manifold for points (`kind` "points"), one for curvatures ("curvature"), one for
+    what weight decay may touch ("decay") and one for the rest ("no_decay"): what a module's
+    `no_weight_decay()` names, and parameters with fewer than two dimensions, such as biases and the
+    gains of norms. Parameters that need no gradient are left out. A Euclidean twin, whose points
+    lie on `Euclidean()`, gets the same groups.
+
+    Args:
+        model: any module; those without `manifold_of` are plain.
+        weight_decay: of the group "decay".
+        point_weight_decay: of points: a pull along geodesics to the origin.
+        lr: learning rate of all groups, if not that of the optimiser.
+        point_lr: of points, if not `lr`. curvature_lr: of curvatures, if not `lr`.
+
+    Returns: dicts with `params` (pairs of name and parameter), `manifold`, `weight_decay`, `kind`
+        and, where given, `lr`.
+    """
+    points = _points(model)
+    curvatures = _curvatures(model)
+    exempt = _exempt(model)
+    groups: dict[tuple[str, Manifold], Group] = {}
+    flat: Manifold = Euclidean()
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        manifold = flat
+        if id(parameter) in curvatures:
+            kind, decay, rate = "curvature", 0.0, curvature_lr
+        elif id(parameter) in points:
+            kind, decay, rate = "points", point_weight_decay, point_lr
+            manifold = points[id(parameter)][1]
+        elif id(parameter) in exempt or parameter.ndim < 2:
+            kind, decay, rate = "no_decay", 0.0, None
+        else:
+            kind, decay, rate = "decay", weight_decay, None
+        group = groups.setdefault(
+            (kind, manifold),
+            {"params": [], "manifold": manifold, "weight_decay": decay, "kind": kind},
+        )
+        rate = lr if rate is None else rate
+        if rate is not None:
+            group["lr"] = rate
+        group["params"].append((name, parameter))
+    # Plain ones first: a Trainer's log shows the learning rate of the first group.
+    return sorted(groups.values(), key=lambda group: _KINDS.index(group["kind"]))
+
+
+def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
+    """Names and manifolds of the parameters that are points, by identity."""
+    found: dict[int, tuple[str, Manifold]] = {}
+    for prefix, module in model.named_modules():
+        for own, manifold in getattr(module, "manifold_of", {}).items():
+            name = f"{prefix}.{own}" if prefix else own
+            parameter = getattr(module, own, None)
+            if not isinstance(manifold, Manifold):
+                raise TypeError(
+                    f"manifold_of[{own!r}] of {prefix or type(module).__name__} must be a "
+                    f"Manifold such as Lorentz(1.0), got {manifold!r}"
+                )
+            if not isinstance(parameter, Tensor):
+                raise ValueError(
+                    f"manifold_of of {prefix or type(module).__name__} names {own!r}, which is no "
+                    "parameter of that module"
+                )
+            known = found.setdefault(id(parameter), (name, manifold))
+            if known[1] != manifold:
+                raise ValueError(
+                    f"{known[0]} and {name} are one parameter, but its modules say it lies on "
+                    f"{known[1]!r} and on {manifold!r}"
+                )
+    return found
+
+
+def _curvatures(model: nn.Module) -> set[int]:
+    """Identities of the parameters that are curvatures, of either kind."""
+    found: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, Curvature):
+            found |= {id(p) for p in module.parameters()}
+        places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
+        for manifold in (*places, *getattr(module, "manifold_of", {}).values()):
+            if isinstance(manifold, Manifold):
+                found |= {id(raw) for raw in curvature_parameters(manifold)}
+    return found
+
+
+def curvature_parameters(manifold: Manifold) -> list[Tensor]:
+    """The tensors behind the curvatures that a manifold may learn."""
+    learnable = learnable_curvatures(manifold)
+    return [c.raw if isinstance(c, Curvature) else c for c in learnable]
+
+
+def _exempt(model: nn.Module) -> set[int]:
+    """Identities of the parameters that some module exempts from decay.
+
+    Names are relative to the module that gives them, so a whole model that lists dotted names, as
+    those of timm do, is understood too.
+    """
+    found: set[int] = set()
+    for module in model.modules():
+        names: set[str] = set(getattr(module, "no_weight_decay", set)())
+        if names:
+            found |= {id(p) for name, p in module.named_parameters() if name in names}
+    return found

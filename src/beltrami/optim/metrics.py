@@ -1,0 +1,160 @@
+"""Curvatures and radii of a model, for a training log."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.geometry import Curvature, Manifold, Product
+from beltrami.geometry.manifold import learnable_curvatures
+from beltrami.kernels.dtypes import wide
+from beltrami.optim.finite import module_paths
+from beltrami.optim.points import factors_of
+from beltrami.optim.sharded import full, is_sharded, local
+
+# Rows of a table whose radii are logged: quantiles are then off by a percent, at no cost.
+_ROWS = 4096
+_QUANTILES = {"q05": 0.05, "q50": 0.50, "q95": 0.95}
+
+# Curvatures of one module that are logged one by one; of more, the smallest, median and largest.
+_FEW = 8
+
+
+@torch.no_grad()
+def geometry_metrics(model: nn.Module) -> dict[str, float]:
+    """Curvatures and radii of a model, for a training log.
+
+    - `curvature/<name>`: each learnable curvature; of a `Curvature` of several `/0`, `/1`, ..., and
+      of more than eight `/min`, `/q50` and `/max`.
+    - `curvature_at_bound/<name>`: 1 if a `Curvature` sits at one of its bounds, else 0; of several
+      the share of those that do.
+    - `radius/<name>/q05`, `/q50`, `/q95`: quantiles over rows of the distance from the origin, for
+      each parameter that `manifold_of` names. Of tables beyond 4096 rows every k-th is taken.
+
+    The device is waited for once. Where parameters are split over processes, all must call, and
+    all get the values of the whole model.
+    """
+    found: dict[str, Tensor] = {}
+    _log_curvatures(model, found)
+    for name, parameter, manifold in named_points(model):
+        radii = _radii(parameter, _whole_manifold(manifold))
+        levels = torch.tensor(list(_QUANTILES.values()), dtype=radii.dtype, device=radii.device)
+        for label, value in zip(_QUANTILES, radii.nanquantile(levels), strict=True):
+            found[f"radius/{name}/{label}"] = value
+    if not found:
+        return {}
+    device = next(iter(found.values())).device
+    numbers = torch.stack([value.to(device, torch.float64) for value in found.values()])
+    return dict(zip(found, numbers.tolist(), strict=True))
+
+
+def _log_curvatures(model: nn.Module, found: dict[str, Tensor]) -> None:
+    names = {id(p): name for name, p in _parameters(model)}
+    for module, path in module_paths(model).items():
+        if isinstance(module, Curvature) and module.learnable:
+            whole = _whole_curvature(module)
+            _log_values(f"curvature/{path}", whole.value.flatten(), found)
+            found[f"curvature_at_bound/{path}"] = whole.at_bound().float().mean()
+        for manifold in _manifolds(module):
+            for c in learnable_curvatures(manifold):
+                if isinstance(c, Tensor) and id(c) in names:
+                    _log_values(f"curvature/{names[id(c)]}", full(c).flatten(), found)
+
+
+def _log_values(key: str, values: Tensor, found: dict[str, Tensor]) -> None:
+    if len(values) == 1:
+        found[key] = values[0]
+    elif len(values) <= _FEW:
+        found.update({f"{key}/{i}": value for i, value in enumerate(values)})
+    else:
+        ends = {"min": values.min(), "q50": values.median(), "max": values.max()}
+        found.update({f"{key}/{label}": value for label, value in ends.items()})
+
+
+def named_points(model: nn.Module) -> list[tuple[str, Tensor, Manifold]]:
+    """Names, values and manifolds of the parameters that are points, shared ones once."""
+    found: dict[int, tuple[str, Tensor, Manifold]] = {}
+    for module, path in module_paths(model).items():
+        for own, manifold in getattr(module, "manifold_of", {}).items():
+            parameter = getattr(module, own)
+            name = f"{path}.{own}" if path else own
+            found.setdefault(id(parameter), (name, parameter, manifold))
+    return list(found.values())
+
+
+def _parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters with their names as if there were no wrappers."""
+    return [
+        (f"{path}.{own}" if path else own, parameter)
+        for module, path in module_paths(model).items()
+        for own, parameter in module._parameters.items()
+        if parameter is not None
+    ]
+
+
+def _manifolds(module: nn.Module) -> list[Manifold]:
+    found = [getattr(module, name, None) for name in ("manifold", "manifold_out")]
+    found += getattr(module, "manifold_of", {}).values()
+    return [manifold for manifold in found if isinstance(manifold, Manifold)]
+
+
+def _whole_curvature(curvature: Curvature) -> Curvature:
+    """The curvature itself, or where FSDP2 has split it a copy that is whole."""
+    if not is_sharded(curvature.raw):
+        return curvature
+    whole = copy.copy(curvature)
+    whole._parameters = {"raw": nn.Parameter(full(curvature.raw.detach()), requires_grad=False)}
+    return whole
+
+
+def _whole_manifold(manifold: Manifold) -> Manifold:
+    """The manifold with its curvatures whole, where FSDP2 has split them."""
+    if isinstance(manifold, Product):
+        blocks = [(_whole_manifold(b.manifold), b.size, b.count) for b in manifold.factors]
+        return Product(blocks, manifold.p)
+    return factors_of(manifold, 1)[0].manifold
+
+
+def _radii(points: Tensor, manifold: Manifold) -> Tensor:
+    """Distances from the origin of rows at a fixed stride; NaN fills up where processes have fewer.
+
+    Which rows are taken does not depend on how many processes hold them.
+    """
+    c = None if isinstance(manifold, Product) else manifold.c
+    kept_dims = 2 if isinstance(c, Tensor) and c.numel() > 1 else 1  # (k, d): a curvature a row
+    rows = points.shape[:-kept_dims].numel()
+    stride = max(1, -(-rows // _ROWS))
+    split = _row_split(points)
+    if split is None:
+        x = full(points.detach()) if is_sharded(points) else points.detach()
+        x = x.reshape(rows, *points.shape[points.ndim - kept_dims :])[::stride]
+        return manifold.dist0(wide(x)).flatten()
+    group, rank, world = split
+    share = -(-points.shape[0] // world)  # rows of the first dimension a process, the last fewer
+    inner = rows // points.shape[0]
+    start = rank * share * inner
+    x = local(points.detach())
+    x = x.reshape(x.shape[0] * inner, *points.shape[points.ndim - kept_dims :])
+    x = x[-start % stride :: stride]
+    radii = manifold.dist0(wide(x)).flatten()
+    most = -(-share * inner // stride) * (points.shape[-2] if kept_dims == 2 else 1)
+    padded = radii.new_full((most,), torch.nan)
+    padded[: len(radii)] = radii
+    parts = [torch.empty_like(padded) for _ in range(world)]
+    torch.distributed.all_gather(parts, padded, group=group)
+    return torch.cat(parts)
+
+
+def _row_split(points: Tensor) -> tuple[Any, int, int] | None:
+    """Group, rank and size of the processes among which rows are split, if it is as simple."""
+    if not is_sharded(points) or points.ndim < 2:
+        return None
+    placements, mesh = points.placements, points.device_mesh  # type: ignore[attr-defined]
+    dims = [i for i, placement in enumerate(placements) if not placement.is_replicate()]
+    if len(dims) != 1 or not placements[dims[0]].is_shard(0):
+        return None
+    (dim,) = dims
+    return mesh.get_group(dim), mesh.get_local_rank(dim), mesh.size(dim)
