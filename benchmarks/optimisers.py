@@ -1,0 +1,161 @@
+"""One step of the Riemannian optimisers beside torch's and geoopt's, in one run.
+
+A complete run on a CPU writes benchmarks/results/optimisers.json and the table in
+benchmarks/RESULTS.md. On a machine with a GPU and without a checkout:
+
+    python -m benchmarks.optimisers --device cuda --out FOLDER --commit HASH
+
+writes optimisers_cuda.json to FOLDER; put into benchmarks/results, it joins the page by --render.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import machine, markers, optimisers_cases, optimisers_report, optimisers_timing
+from benchmarks.command import execute
+from benchmarks.optimisers_timing import Timing
+
+FOLDER = machine.ROOT / "benchmarks/results"
+PAGE = machine.ROOT / "benchmarks/RESULTS.md"
+FILES = {"cpu": "optimisers.json", "cuda": "optimisers_cuda.json"}
+ROUNDS = {"cpu": 31, "cuda": 50}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Time one step of the optimisers beside torch's and geoopt's."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    """cpu: one thread. cuda: a larger table, in float32 and bfloat16, and its bandwidth too."""
+    quick: bool = False
+    """Small tables and two rounds: shows that everything runs, not how fast it is."""
+    only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
+    """Only cases whose name or shape contains this, for example "small" or "bfloat16"."""
+    rounds: int | None = None
+    """How often each competitor has its turn: 31 on a cpu and 50 on cuda by default."""
+    out: Path | None = None
+    """Write the JSON file to this folder, also of a partial run, and leave the page alone."""
+    commit: str = ""
+    """The commit to name in the file, where git cannot tell."""
+    render: bool = False
+    """Measure nothing, write the tables again from the files in benchmarks/results."""
+
+
+def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
+    timings: list[Timing] = []
+    with console.status("starting") as status:
+        for case in optimisers_cases.cases(options.device, options.quick):
+            if options.only in optimisers_cases.names(case):
+                timings += optimisers_timing.time_case(
+                    case, rounds, options.device, lambda text: status.update(text)
+                )
+    return timings
+
+
+def show(timings: list[Timing], options: Options, console: Console) -> None:
+    found = optimisers_report.lines(timings, options.device)
+    header, body = optimisers_report.rows(found, judged=not options.quick)
+    table = Table(title=f"one step on {options.device}; ratios of minima / of medians")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i < 3 else "right")
+    for row in body:
+        table.add_row(*(cell.replace("**missed**", "[red]missed[/red]") for cell in row))
+    console.print(table)
+
+
+def describe(options: Options, rounds: int) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "command": optimisers_report.command(options.device, options.only),
+        "device": options.device,
+        "rounds": rounds,
+        **machine.describe(),
+    }
+    if options.commit:
+        about["commit"] = options.commit
+    packages = ["geoopt"]
+    if options.device == "cuda":
+        about["gpu"] = torch.cuda.get_device_name()
+        packages.append("triton")
+    for name in packages:
+        try:
+            about[name] = version(name)
+        except PackageNotFoundError:  # its lines say so
+            continue
+    return about
+
+
+def write(timings: list[Timing], about: dict[str, Any], folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILES[about["device"]]
+    rounded = [
+        {
+            **asdict(t),
+            "times": [round(ms, 5) for ms in t.times],
+            "host": None if t.host is None else round(t.host, 5),
+        }
+        for t in timings
+    ]
+    rows = ",\n".join(json.dumps(t, ensure_ascii=False) for t in rounded)
+    head = json.dumps(about, ensure_ascii=False)[:-1]
+    path.write_text(f'{head}, "timings": [\n{rows}\n]}}\n', encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Timing]]:
+    about = json.loads(path.read_text(encoding="utf-8"))
+    timings = [Timing(**{**t, "times": tuple(t["times"])}) for t in about.pop("timings")]
+    return about, timings
+
+
+def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
+    """Write the tables of all stored measurements; returns the devices found."""
+    found = {d: read(folder / name) for d, name in FILES.items() if (folder / name).exists()}
+    for device, (about, timings) in found.items():
+        text = optimisers_report.markdown(timings, about)
+        markers.replace(page, f"optimisers {device}", text)
+    return list(found)
+
+
+def run(options: Options) -> int:
+    console = Console(width=200) if options.out else Console()
+    if options.render:
+        console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
+        return 0
+    if options.device == "cuda" and not torch.cuda.is_available():
+        console.print("--device cuda needs a GPU, and torch sees none")
+        return 2
+    if options.rounds is not None and options.rounds < 1:
+        console.print(f"--rounds must be at least 1, got {options.rounds}")
+        return 2
+    torch.set_num_threads(1)
+    rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
+    timings = measure(options, rounds, console)
+    if not timings:
+        console.print(f"no case matches {options.only!r}")
+        return 2
+    show(timings, options, console)
+    about = describe(options, rounds)
+    if options.out is not None:
+        console.print(f"wrote {write(timings, about, options.out)}")
+    elif not (options.quick or options.only):
+        path = write(timings, about, FOLDER)
+        render()
+        console.print(f"wrote {path.relative_to(machine.ROOT)} and RESULTS.md")
+    if not options.quick:
+        missed = [x for x in optimisers_report.lines(timings, options.device) if x.met is False]
+        console.print(f"{len(missed)} goals missed" if missed else "all goals met")
+    return 0
+
+
+if __name__ == "__main__":
+    execute(run, Options)
