@@ -14,8 +14,10 @@ from tests.kernels.adam_states import (
     VARIANTS,
     State,
     check_bad_rows,
+    check_float16_moments,
     check_out_of_range,
     check_rows_without_a_gradient,
+    check_steps_across_the_ball,
     check_the_border,
     state,
 )
@@ -146,6 +148,15 @@ def test_a_long_step_stays_in_the_ball() -> None:
 
 def test_rows_beyond_the_range_of_the_dtype_are_left_alone() -> None:
     check_out_of_range(fused=False)
+
+
+def test_steps_across_the_ball_end_inside() -> None:
+    check_steps_across_the_ball(fused=False)
+
+
+@pytest.mark.parametrize("model", MANIFOLDS)
+def test_moments_beyond_float16_are_not_stored(model: str) -> None:
+    check_float16_moments(model, fused=False)
 
 
 def test_what_is_compiled_is_the_reference(model: str) -> None:

@@ -22,8 +22,10 @@ from tests.kernels.adam_states import (
     VARIANTS,
     State,
     check_bad_rows,
+    check_float16_moments,
     check_out_of_range,
     check_rows_without_a_gradient,
+    check_steps_across_the_ball,
     check_the_border,
     error,
     state,
@@ -140,6 +142,16 @@ def test_rows_without_a_gradient_stay_in_place(model: str, device: str) -> None:
 
 def test_a_long_step_stays_in_the_ball(device: str) -> None:
     check_the_border(True, device)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_steps_across_the_ball_end_inside(device: str) -> None:
+    check_steps_across_the_ball(True, device)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_moments_beyond_float16_are_not_stored(model: str, device: str) -> None:
+    check_float16_moments(model, True, device)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -9,7 +9,7 @@ from torch import Tensor
 from beltrami.geometry import Manifold, lorentz
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.geodesic_rows import MODELS, Rows
+from beltrami.kernels.geodesic_rows import MODELS, RowGeometry
 from tests.kernels.rows import (
     CURVATURES,
     MANIFOLDS,
@@ -29,7 +29,7 @@ class Problem:
 
     def __init__(self, model: str, c: Scalar) -> None:
         self.c = c
-        self.rows: Rows = MODELS[model]
+        self.rows: RowGeometry = MODELS[model]
         self.manifold: Manifold = MANIFOLDS[model](c)
         self.x = table(self.manifold, 40, 3, 5)
         self.p, self.q = (random_covectors(self.manifold, self.x) for _ in range(2))

@@ -677,3 +677,15 @@ def test_a_step_that_float32_cannot_hold_is_not_taken() -> None:
         assert H.dist_sq(parameter.detach(), -parameter.detach()).isfinite().all()
     assert 40 < H.dist0(parameter.detach()[0]) < 44.1
     assert H.dist0(parameter.detach()[1]) > 10  # the other row went on
+
+
+def test_without_a_learning_rate_nothing_moves() -> None:
+    """As in the first step of a warm-up: decay times 0 is no reason to round."""
+    for manifold in (Lorentz(1.0), PoincareBall(1.0)):
+        table = nn.Parameter(points(manifold, 50, 4, std=2.0))
+        before = table.detach().clone()
+        optimizer = RiemannianAdamW([table], lr=0.0, weight_decay=0.1, manifold=manifold)
+        for _ in range(5):
+            table.grad = torch.zeros_like(table)
+            optimizer.step()
+        assert torch.equal(table, before)

@@ -472,3 +472,31 @@ def test_fused_is_refused_where_there_is_no_kernel() -> None:
     table = nn.Parameter(Sphere(1.0).random(4, 5))
     with pytest.raises(ValueError, match="no fused step for Sphere"):
         RiemannianAdam([table], manifold=Sphere(1.0), fused=True)
+
+
+def test_a_curvature_is_no_point() -> None:
+    curvature = Curvature(1.0)
+    table = nn.Parameter(PoincareBall(1.0).random(3, 1))
+    with pytest.raises(ValueError, match="a curvature is among the points"):
+        RiemannianAdam([table, curvature.raw], manifold=PoincareBall(curvature))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"amsgrad": "no"}, TypeError, "amsgrad must be True or False, got 'no'"),
+        ({"fused": 1}, TypeError, "fused must be None, True or False, got 1"),
+        ({"foreach": True, "lr": torch.tensor(0.1)}, ValueError, "lr given as a tensor"),
+        ({"lr": torch.tensor(-0.1)}, ValueError, "lr must be at least 0"),
+        ({"capturable": True}, ValueError, "one is on the CPU"),
+        ({"capturable": True, "fused": True}, ValueError, "a graph cannot capture"),
+    ],
+)
+def test_options_are_checked_before_anything_moves(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    table = nn.Parameter(torch.zeros(2, 3))
+    with pytest.raises(error, match=words):
+        RiemannianAdam([table], manifold=Lorentz(1.0), **options)
+    with pytest.raises(error, match=words):
+        RiemannianAdam([{"params": [table], **options}], manifold=Lorentz(1.0))

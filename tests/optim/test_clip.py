@@ -216,7 +216,8 @@ def test_without_gradients_the_norm_is_zero() -> None:
 @pytest.mark.parametrize(
     ("params", "max_norm", "error", "words"),
     [
-        ([nn.Parameter(torch.zeros(2))], 1.0, TypeError, "takes a module or an optimiser"),
+        ([nn.Parameter(torch.zeros(2))], 1.0, TypeError, "a module or of an optimiser"),
+        (torch.optim.SGD(nn.Linear(2, 2).parameters()), 1.0, TypeError, "of beltrami.optim"),
         (nn.Linear(2, 2), -1.0, ValueError, "max_norm must be at least 0"),
         (nn.Linear(2, 2), math.nan, ValueError, "max_norm"),
         (nn.Linear(2, 2), "1", TypeError, "max_norm must be a number"),
@@ -225,3 +226,13 @@ def test_without_gradients_the_norm_is_zero() -> None:
 def test_bad_input(params: Any, max_norm: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         clip_grad_norm_(params, max_norm)
+
+
+def test_measuring_writes_nothing() -> None:
+    """A parameter that a graph has saved could else not be used in its backward any more."""
+    table = nn.Parameter(points(Lorentz(1.0), 5, 3))
+    optimizer = RiemannianAdam([table], manifold=Lorentz(1.0))
+    table.grad = sparse([1, 3], 5, 3)
+    version = table._version
+    clip_grad_norm_(optimizer, 0.1)
+    assert table._version == version

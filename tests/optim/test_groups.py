@@ -384,3 +384,30 @@ def test_a_whole_decoder_learns_with_every_optimiser() -> None:
             optimizer.step()
             losses.append(float(loss.detach()))
         assert losses[-1] < 0.8 * losses[0]
+
+
+def test_a_parametrised_point_is_refused_not_taken_for_flat() -> None:
+    layer = bnn.Embedding(4, 3, manifold=Lorentz(1.0))
+    nn.utils.parametrizations.weight_norm(layer, "weight")
+    with pytest.raises(ValueError, match=r"'weight', which is no parameter .* parametrised"):
+        param_groups(layer)
+
+
+def test_a_tied_parameter_is_exempt_under_either_name() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+            self.b.weight = self.a.weight
+
+        def no_weight_decay(self) -> set[str]:
+            return {"b.weight"}
+
+    (group,) = param_groups(Tied(), weight_decay=0.1)
+    assert group["kind"] == "no_decay"
+
+
+def test_no_weight_decay_may_be_something_else() -> None:
+    model = nn.Linear(3, 3)
+    model.no_weight_decay = {"weight"}  # type: ignore[assignment]
+    assert {g["kind"] for g in param_groups(model)} == {"decay", "no_decay"}

@@ -42,7 +42,10 @@ Case = tuple[str, str, str]
 
 
 class Model(nn.Module):
-    """Points as rows (the table), one point on its own (β of the norm), a curvature for all."""
+    """Points as rows (the table), one point on its own (β of the norm), a curvature for all.
+
+    And points with a curvature each.
+    """
 
     def __init__(self, kind: str, size: int) -> None:
         super().__init__()
@@ -52,10 +55,16 @@ class Model(nn.Module):
         self.linear = bnn.Linear(size, size, manifold=manifold)
         self.norm = bnn.BatchNorm(size, manifold=manifold)
         self.scores = bnn.MLR(size, CLASSES, manifold=manifold)
+        # Four spaces of one point each: their curvatures belong to the rows that FSDP2 splits.
+        self.bends = Curvature(0.7, size=4)
+        self.spaces = MANIFOLDS[kind](self.bends)
+        self.centres = nn.Parameter(0.2 * torch.randn(4, size))
+        self.manifold_of = {"centres": self.spaces}
 
     def forward(self, ids: Tensor) -> Tensor:
         out: Tensor = self.scores(self.norm(self.linear(self.embedding(ids))))
-        return out
+        shift = torch.arange(4.0, dtype=out.dtype) * self.spaces.dist0(self.centres)
+        return out * (1 + 0.1 * shift.sum())
 
 
 def build(kind: str, layout: str = "rows") -> Model:

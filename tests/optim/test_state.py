@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -403,3 +404,52 @@ def test_names_of_parameters_are_kept_in_the_state() -> None:
     optimizer = RiemannianAdam(param_groups(model))
     kept = [name for g in optimizer.state_dict()["param_groups"] for name in g["param_names"]]
     assert sorted(kept) == sorted(name for name, _ in model.named_parameters())
+
+
+def test_steps_are_counted_on_the_host_wherever_a_checkpoint_was_loaded_to() -> None:
+    """A count elsewhere would cost the fused step; torch leaves it where it is."""
+    table = nn.Parameter(points(Lorentz(1.0), 3, 4))
+    optimizer = RiemannianAdam([table], manifold=Lorentz(1.0))
+    table.grad = torch.ones_like(table)
+    optimizer.step()
+    state = optimizer.state_dict()
+    state["state"][0]["step"] = state["state"][0]["step"].to("meta")
+    with pytest.raises(NotImplementedError, match="meta"):  # it is moved, and meta has no values
+        optimizer.load_state_dict(state)
+
+
+@pytest.mark.gpu
+def test_a_resumed_run_keeps_the_fused_step(tmp_path: Path) -> None:
+    table = nn.Parameter(Lorentz(1.0).random(6, 8, device="cuda"))
+    for fused in (None, True):
+        optimizer = RiemannianAdamW([table], manifold=Lorentz(1.0), fused=fused)
+        table.grad = torch.ones_like(table)
+        optimizer.step()
+        torch.save(optimizer.state_dict(), tmp_path / "state.pt")
+        state = torch.load(tmp_path / "state.pt", weights_only=True, map_location="cuda")
+        optimizer.load_state_dict(state)
+        assert optimizer.state[table]["step"].is_cpu
+        optimizer.step()
+
+
+def test_what_to_do_with_a_nan_is_not_loaded() -> None:
+    table = nn.Parameter(points(Lorentz(1.0), 3, 4))
+    skips = RiemannianAdam([table], manifold=Lorentz(1.0), nonfinite="skip")
+    raises = RiemannianAdam([table], manifold=Lorentz(1.0), nonfinite="raise")
+    raises.load_state_dict(skips.state_dict())
+    assert raises.param_groups[0]["nonfinite"] == "raise"
+
+
+def test_small_tables_with_moments_of_another_layout_are_stepped() -> None:
+    tables = [nn.Parameter(points(Lorentz(1.0), 2, 3, 4)) for _ in range(2)]
+    optimizer = RiemannianAdam(tables, manifold=Lorentz(1.0))
+    for table in tables:
+        table.grad = torch.ones_like(table)
+    optimizer.step()
+    state = optimizer.state_dict()
+    moment = state["state"][0]["exp_avg"]
+    state["state"][0]["exp_avg"] = moment.transpose(0, 1).contiguous().transpose(0, 1)
+    optimizer.load_state_dict(state)
+    before = tables[0].detach().clone()
+    optimizer.step()
+    assert not torch.equal(tables[0], before)

@@ -29,7 +29,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
 from beltrami.kernels.dtypes import wide
 from beltrami.kernels.geodesic_rows import MODELS, Number, Products
-from beltrami.kernels.row_blocks import keep_bad_rows, row_blocks
+from beltrami.kernels.row_blocks import fits, keep_bad_rows, row_blocks
 
 
 class AdamRates(NamedTuple):
@@ -91,6 +91,14 @@ def adam_rows_(
         _reference_(x[block], g[block], p[block], v[block], largest, rates, c, model)
 
 
+def why_not_fused(device: torch.device) -> str | None:
+    """What keeps the Triton kernel from running on a device; None if nothing does."""
+    triton = _triton()
+    if triton is None:
+        return "Triton is not installed"
+    return None if triton.runs_on(device) else f"it runs on a CUDA device, and x is on {device}"
+
+
 @functools.cache
 def _triton() -> ModuleType | None:
     """The fused kernel's module; None where there is no Triton."""
@@ -134,6 +142,7 @@ def _reference_(
     # moments that could not be squared at the next step would stop a row for ever
     fine = torch.isfinite(a) & torch.isfinite(b) & rows.holds(new_x, c)
     fine = fine & torch.isfinite(new_v) & torch.isfinite(d * d * of.xx + e * e * of.pp)
+    fine = fine & fits(carried, p.dtype)
 
     x.copy_(keep_bad_rows(fine, new_x, x))
     p.copy_(keep_bad_rows(fine, carried, old_p))

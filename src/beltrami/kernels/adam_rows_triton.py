@@ -35,6 +35,11 @@ _DTYPES = {
 }
 
 
+def runs_on(device: torch.device) -> bool:
+    """On GPUs, and everywhere in Triton's interpreter."""
+    return device.type == "cuda" or not isinstance(_adam, triton.JITFunction)
+
+
 def why_not(
     x: Tensor,
     g: Tensor,
@@ -48,7 +53,7 @@ def why_not(
     tables = [x, g, p, v] if v_max is None else [x, g, p, v, v_max]
     if any(type(t) not in (Tensor, nn.Parameter) for t in tables):
         return "it takes plain tensors, and one of them is a subclass"
-    if not x.is_cuda and isinstance(_adam, triton.JITFunction):
+    if not runs_on(x.device):
         return f"it runs on a CUDA device, and x is on {x.device}"
     if any(t.device != x.device for t in tables):
         return f"its tensors must be on one device, and not all are on {x.device}"
@@ -238,6 +243,8 @@ def _adam(
         held = 4.0 * (1.0 + curvature) * norm_sq < float("inf")
     finite = (tl.abs(a) < float("inf")) & (tl.abs(b) < float("inf")) & (v < float("inf"))
     fine = real & finite & held & (d * d * xx + e * e * pp < float("inf"))
+    if p_ptr.dtype.element_ty == tl.float16:
+        fine &= tl.max(tl.abs(p), axis=1) < 65504.0
     written = fine[:, None] & inside
     tl.store(x_at, moved.to(x_ptr.dtype.element_ty), mask=written)
     tl.store(p_at, p.to(p_ptr.dtype.element_ty), mask=written)

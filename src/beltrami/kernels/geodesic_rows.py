@@ -2,10 +2,11 @@ r"""How a point and its covectors move along a geodesic, as a few numbers a row.
 
 A gradient that autograd returns is a *covector* p, and the optimisers keep their moments as
 covectors too, since that makes everything cheap and accurate. In space-only Lorentz coordinates,
-with T = √(1 + c|x|²), the metric norm of p is a sum of squares, `|p|² + c(x·p)²`, with nothing to
-cancel however far out x is. And p/T is the velocity of the point's Klein coordinates x/T, in which
-geodesics are straight lines: so a covector carried along its own geodesic keeps its direction. The
-whole step from x along −α·p, with s = √c·α·|p|_x its length, is
+with T = √(1 + c|x|²), the metric norm of p is a sum of squares, `|p|² + c(x·p)²`, where that of a
+tangent vector is a difference. (x·p itself is as good as x's direction: across the radius, forces
+below eps·√c|x| of |p| are lost.) And p/T is the velocity of the point's Klein coordinates x/T, in
+which geodesics are straight lines: so a covector carried along its own geodesic keeps its
+direction. The whole step from x along −α·p, with s = √c·α·|p|_x its length, is
 
     ρ = T(y)/T(x) = cosh s − α·c·(x·p)·sinh(s)/s,
     y = ρ·x − α·sinh(s)/s·p,      p at y = p/ρ.
@@ -79,7 +80,7 @@ class Carry(NamedTuple):
     f: Tensor
 
 
-class Rows(Protocol):
+class RowGeometry(Protocol):
     """What a model of hyperbolic space must say about its rows."""
 
     straight: bool
@@ -308,4 +309,4 @@ def _shrunk(log: Tensor, exp: Callable[[Tensor], Tensor], q: Tensor, keep: Numbe
     return keep * log * exp(keep * keep * log * log * q)
 
 
-MODELS: dict[str, Rows] = {"lorentz": LorentzRows(), "poincare": PoincareRows()}
+MODELS: dict[str, RowGeometry] = {"lorentz": LorentzRows(), "poincare": PoincareRows()}

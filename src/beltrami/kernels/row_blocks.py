@@ -39,6 +39,13 @@ def in_range(x: Tensor, c: Scalar = 1.0) -> Tensor:
     return torch.isfinite(4 * (1 + c) * dot(x, x))
 
 
+def fits(x: Tensor, dtype: torch.dtype) -> Tensor | bool:
+    """Whether rows stay finite in the dtype they are stored in, (..., 1); float16 ends at 65504."""
+    if torch.finfo(dtype).max >= torch.finfo(torch.bfloat16).max:
+        return True
+    return torch.isfinite(x.to(dtype)).all(-1, keepdim=True)
+
+
 def keep_bad_rows(fine: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """`new` in the rows that are fine, `old` in the others; waits for no device.
 

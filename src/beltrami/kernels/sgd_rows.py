@@ -20,7 +20,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
 from beltrami.kernels.dtypes import wide
 from beltrami.kernels.geodesic_rows import MODELS, Number, Products
-from beltrami.kernels.row_blocks import keep_bad_rows, row_blocks
+from beltrami.kernels.row_blocks import fits, keep_bad_rows, row_blocks
 
 
 class SGDRates(NamedTuple):
@@ -85,7 +85,7 @@ def _reference_(
     new_x, carried = rows.rounded(a * old_x + b * q, carried, x.dtype, c)
     fine = torch.isfinite(a) & torch.isfinite(b) & rows.holds(new_x, c)
     if p is not None:  # a momentum that could not be squared would stop the row for ever
-        fine = fine & torch.isfinite(size_sq)
+        fine = fine & torch.isfinite(size_sq) & fits(carried, p.dtype)
     x.copy_(keep_bad_rows(fine, new_x, x))
     if p is not None:
         p.copy_(keep_bad_rows(fine, carried, old_p))

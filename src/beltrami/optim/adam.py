@@ -9,12 +9,18 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from beltrami.geometry import Euclidean, Manifold
-from beltrami.kernels.adam_rows import AdamRates, adam_rows_
-from beltrami.optim.checks import check_number
+from beltrami.kernels.adam_rows import AdamRates, adam_rows_, why_not_fused
+from beltrami.optim.checks import check_flag, check_number, check_rate
 from beltrami.optim.general import adam_points_
 from beltrami.optim.groups import Group
 from beltrami.optim.optimizer import Params, RiemannianOptimizer
-from beltrami.optim.points import Factor, count_factors, factors_of, has_kernels
+from beltrami.optim.points import (
+    Factor,
+    count_factors,
+    factors_of,
+    has_kernels,
+    inner_dims,
+)
 from beltrami.optim.rows import Rows, can_join, join, move_rows, numbers_dtype
 from beltrami.optim.sharded import local, row_numbers_like
 
@@ -86,8 +92,6 @@ class RiemannianAdam(RiemannianOptimizer):
         capturable: bool = False,
         nonfinite: str = "skip",
     ) -> None:
-        if foreach and fused:
-            raise ValueError("foreach and fused cannot both be True: choose one")
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -107,6 +111,14 @@ class RiemannianAdam(RiemannianOptimizer):
         """Add a group; it must say its `manifold`, unless the optimiser was given one for all."""
         _check({**self.defaults, **param_group})
         super().add_param_group(param_group)
+        if param_group["fused"] and not isinstance(param_group["manifold"], Euclidean):
+            obstacles = (why_not_fused(local(p).device) for p in param_group["params"])
+            if obstacle := next(filter(None, obstacles), None):
+                self.param_groups.pop()
+                raise ValueError(
+                    f"fused=True, but the Triton kernel cannot step these points: {obstacle}; "
+                    "leave fused at None"
+                )
 
     def _init_group(
         self,
@@ -154,15 +166,15 @@ class RiemannianAdam(RiemannianOptimizer):
             if width not in factors:
                 factors[width] = factors_of(group["manifold"], width)
             step.add_(1)
-            moments, numbers = (all_rows.firsts[i],), all_rows.numbers(i)
-            if group["foreach"] is not False and step.is_cpu and can_join(x, g, factors[width]):
+            rows = Rows(x, g, (all_rows.firsts[i],), all_rows.numbers(i))
+            if group["foreach"] is not False and step.is_cpu and can_join(rows, factors[width]):
                 key = (width, step.item(), x.dtype, x.device)
-                together.setdefault(key, []).append(Rows(x, g, moments, numbers))
+                together.setdefault(key, []).append(rows)
                 continue
             mover = _Mover(group, self._rates(group, step), factors[width])
-            move_rows(x, g, moments, numbers, mover)
-        for (width, count, _, _), rows in together.items():
-            join(rows, _Mover(group, self._rates(group, count), factors[width]))
+            move_rows(*rows, mover, inner=inner_dims(group["manifold"]))
+        for (width, count, _, _), joined in together.items():
+            join(joined, _Mover(group, self._rates(group, count), factors[width]))
 
     def _rates(self, group: Group, step: Tensor | float) -> AdamRates:
         """The numbers of a step: floats, or tensors if the count is on a device or compiled."""
@@ -171,6 +183,7 @@ class RiemannianAdam(RiemannianOptimizer):
             fixed = step.is_cpu and not torch.compiler.is_compiling()
             step = step.item() if fixed else step.double()
         lr, decay = group["lr"], group["weight_decay"]
+        pulls = self._decoupled and decay and (isinstance(lr, Tensor) or lr != 0)
         return AdamRates(
             lr / (1 - beta1**step),
             1 - beta2**step,
@@ -178,7 +191,7 @@ class RiemannianAdam(RiemannianOptimizer):
             beta2,
             group["eps"],
             0.0 if self._decoupled else decay,
-            1 - lr * decay if self._decoupled and decay else None,
+            1 - lr * decay if pulls else None,
         )
 
     def _step_plain(self, group: Group) -> None:
@@ -296,7 +309,12 @@ def _second_moment(p: Tensor, manifold: Manifold) -> Tensor:
 
 
 def _check(options: Group) -> None:
-    check_number("lr", options["lr"], tensor=True)
+    check_rate(options)
+    for name in ("amsgrad", "maximize", "capturable"):
+        check_flag(name, options[name])
+    check_flag("fused", options["fused"], optional=True)
+    if options["foreach"] and options["fused"]:
+        raise ValueError("foreach and fused cannot both be True: choose one")
     check_number("eps", options["eps"])
     check_number("weight_decay", options["weight_decay"])
     betas = options["betas"]
@@ -305,7 +323,13 @@ def _check(options: Group) -> None:
     for i, beta in enumerate(betas):
         check_number(f"betas[{i}]", beta, high=1.0)
     manifold = options.get("manifold")
-    if options["fused"] and isinstance(manifold, Manifold) and not has_kernels(manifold):
-        raise ValueError(
-            f"fused=True, but there is no fused step for {manifold!r}: leave fused at None"
-        )
+    if isinstance(manifold, Manifold) and not isinstance(manifold, Euclidean) and options["fused"]:
+        if not has_kernels(manifold):
+            raise ValueError(
+                f"fused=True, but there is no fused step for {manifold!r}: leave fused at None"
+            )
+        if options["capturable"]:
+            raise ValueError(
+                "fused=True and capturable=True: the fused step of points takes its numbers from "
+                "the host, which a graph cannot capture; leave fused at None"
+            )

@@ -36,6 +36,24 @@ def check_number(
         raise ValueError(f"{name} must be at least {low:g}{upper}, got {value}")
 
 
+def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
+    """Raise `TypeError` unless value is True or False, or None where that is a choice too."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        raise TypeError(f"{name} must be {'None, ' * optional}True or False, got {value!r}")
+
+
+def check_rate(options: Group) -> None:
+    """Raise unless `lr` is a number that `foreach` can work with."""
+    lr = options["lr"]
+    check_flag("foreach", options["foreach"], optional=True)
+    check_number("lr", lr, tensor=True)
+    if isinstance(lr, Tensor):
+        if lr.is_cpu:  # elsewhere it would have to be waited for
+            check_number("lr", lr.item())
+        if options["foreach"] and not options.get("capturable"):
+            raise ValueError("foreach=True does not go with lr given as a tensor: leave it at None")
+
+
 def check_group(group: Group) -> None:
     """Raise unless a group's manifold is known and its parameters can be points of it."""
     check_choice("nonfinite", group["nonfinite"], ("skip", "raise"))
@@ -52,10 +70,12 @@ def check_group(group: Group) -> None:
         if isinstance(manifold, type) and issubclass(manifold, Manifold):
             hint = f": use an object, {manifold.__name__}()"
         raise TypeError(f"manifold must be a Manifold such as Lorentz(1.0), got {manifold!r}{hint}")
+    if group.get("capturable") and any(p.is_cpu for p in group["params"]):
+        raise ValueError("capturable=True is for parameters on a GPU, and one is on the CPU")
     if isinstance(manifold, Euclidean):
         return
     for i, parameter in enumerate(group["params"]):
-        name = group["param_names"][i] if "param_names" in group else f"parameter {i}"
+        name = _name(group, i)
         if not parameter.is_floating_point() or parameter.ndim == 0:
             raise ValueError(
                 f"{name} cannot hold points of {manifold!r}: points are real and have at least one "
@@ -104,9 +124,15 @@ def _spreads(shape: torch.Size, over: torch.Size) -> bool:
 
 
 def check_curvatures(groups: list[Group]) -> None:
-    """Raise `ValueError` if a curvature that some group's manifold learns is decayed or curved."""
+    """Raise `ValueError` if a curvature of some group's manifold is decayed, or is a point."""
     curvatures = {id(raw) for g in groups for raw in curvature_parameters(g["manifold"])}
     for group in groups:
+        flat = isinstance(group["manifold"], Euclidean)
+        if not flat and any(id(p) in curvatures for p in group["params"]):
+            raise ValueError(
+                f"a curvature is among the points of {group['manifold']!r}: give it a group of its "
+                "own with manifold=Euclidean(), as beltrami.optim.param_groups(model) does"
+            )
         named = group.get("kind") == "curvature"
         if not group["weight_decay"] or not group["params"]:
             continue
@@ -128,12 +154,17 @@ def check_gradients(group: Group) -> None:
         values = held.coalesce().values() if held.is_sparse else held
         bad = int((~torch.isfinite(values)).sum())
         if bad:
-            name = group["param_names"][i] if "param_names" in group else f"parameter {i}"
+            name = _name(group, i)
             raise FloatingPointError(
                 f"the gradient of {name}, shape {tuple(parameter.shape)}, has {bad} entries that "
                 "are not finite; nothing was changed. With nonfinite='skip' its rows would be "
                 "left where they are"
             )
+
+
+def _name(group: Group, i: int) -> str:
+    """What messages call a parameter."""
+    return str(group["param_names"][i]) if "param_names" in group else f"parameter {i}"
 
 
 def point_widths(group: Group) -> list[int]:

@@ -20,7 +20,7 @@ from beltrami.kernels.dtypes import wide
 from beltrami.kernels.geodesic_rows import MODELS, Products
 from beltrami.optim.checks import check_number
 from beltrami.optim.groups import param_groups
-from beltrami.optim.points import factors_of
+from beltrami.optim.points import factors_of, inner_dims
 from beltrami.optim.rows import Rows, move_rows
 from beltrami.optim.sharded import is_sharded, local, splits_rows
 
@@ -70,7 +70,7 @@ def grad_norm(params: nn.Module | torch.optim.Optimizer) -> Tensor:
         value = _norm_sq(gradient, parameter, manifold)
         mesh: Any = None  # over which processes the value is a part of the sum
         flat = isinstance(manifold, Euclidean)
-        if is_sharded(gradient) and (flat or not splits_rows(parameter)):
+        if is_sharded(gradient) and (flat or not splits_rows(parameter, inner_dims(manifold))):
             mesh = gradient.device_mesh, _split_dims(gradient)  # type: ignore[attr-defined]
         known = sums.get(mesh)
         sums[mesh] = value if known is None else known + value.to(known.device)
@@ -102,14 +102,14 @@ def _gradients(
     if isinstance(params, nn.Module):
         groups = param_groups(params)
         listed = [(p, g["manifold"]) for g in groups for _, p in g["params"]]
-    elif isinstance(params, torch.optim.Optimizer):
-        flat = Euclidean()
-        groups = params.param_groups
-        listed = [(p, g.get("manifold", flat)) for g in groups for p in g["params"]]
+    elif isinstance(params, torch.optim.Optimizer) and all(
+        "manifold" in group for group in params.param_groups
+    ):
+        listed = [(p, g["manifold"]) for g in params.param_groups for p in g["params"]]
     else:
         raise TypeError(
-            "clip_grad_norm_ takes a module or an optimiser, which know what is a point, got "
-            f"{type(params).__name__}"
+            "the norm of gradients is taken of a module or of an optimiser of beltrami.optim, "
+            f"which know what is a point; got {type(params).__name__}"
         )
     for parameter, manifold in listed:
         if parameter.grad is not None:
@@ -135,5 +135,7 @@ def _norm_sq(gradient: Tensor, parameter: Tensor, manifold: Manifold) -> Tensor:
                 of = Products(dot(x, x), dot(x, g), dot(g, g))
                 total.add_(MODELS[factor.model].size_sq(of, factor.c).sum())
 
-    move_rows(parameter.detach(), gradient, (), (), measure)
+    move_rows(
+        parameter.detach(), gradient, (), (), measure, inner=inner_dims(manifold), write=False
+    )
     return total

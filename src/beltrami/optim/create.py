@@ -35,7 +35,9 @@ def create_optimizer(
     Args:
         model: any module; without points and curvatures the optimiser is torch's own.
         name: "adam", "adamw" or "sgd".
-        lr: learning rate. weight_decay: of what may decay, see `param_groups`.
+        lr: learning rate.
+        weight_decay: of what may decay, see `param_groups`; none by default, also for "adamw",
+            whose class has 0.01.
         point_lr: learning rate of points, if not `lr`. curvature_lr: of curvatures.
         point_weight_decay: of points, a pull to the origin.
         options: of the optimiser: betas, eps, momentum, fused, nonfinite, ...

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from beltrami.geometry import Manifold, PoincareBall, Product, Sphere, Stereographic
 from beltrami.geometry.chord import dot
-from beltrami.geometry.manifold import learnable_curvatures
 from beltrami.kernels.dtypes import wide
 from beltrami.kernels.geodesic_rows import MODELS, Products
-from beltrami.optim.groups import Group
-from beltrami.optim.points import Factor, count_factors, factors_of
+from beltrami.optim.groups import Group, curvature_parameters
+from beltrami.optim.points import Factor, count_factors, factors_of, inner_dims
 from beltrami.optim.rows import Rows, move_rows, numbers_dtype
 from beltrami.optim.sharded import row_numbers_like
 
@@ -33,7 +32,7 @@ _SCALED_BY_CURVATURE = (PoincareBall, Stereographic)
 def follows(group: Group) -> bool:
     """Whether the points of a group must be looked after when a curvature changes."""
     manifold: Manifold = group["manifold"]
-    return _bound(manifold) and bool(learnable_curvatures(manifold))
+    return _bound(manifold) and any(raw.requires_grad for raw in curvature_parameters(manifold))
 
 
 def lengths_of_moments(group: Group, states: Mapping[Tensor, Mapping[str, Any]]) -> list[Any]:
@@ -52,7 +51,8 @@ def lengths_of_moments(group: Group, states: Mapping[Tensor, Mapping[str, Any]])
                 if isinstance(factor.manifold, _SCALED_BY_CURVATURE):
                     factor.numbers(rows.numbers[0]).copy_(_length_sq(factor, rows))
 
-        move_rows(parameter, parameter, (moment,), (lengths,), measure)
+        inner = inner_dims(manifold)
+        move_rows(parameter, parameter, (moment,), (lengths,), measure, inner=inner)
         found.append(lengths)
     return found
 
@@ -74,12 +74,11 @@ def follow_curvature(
                     ratio = torch.where(new > 0, old / new, 1.0).sqrt()
                     moment.copy_(torch.where(torch.isfinite(ratio), ratio * moment, moment))
 
-        if length is None:
-            move_rows(parameter, parameter, (), (), put_back)
-        else:
-            moment = _moment(states, parameter)
-            assert moment is not None
-            move_rows(parameter, parameter, (moment,), (length,), put_back)
+        moment = _moment(states, parameter)
+        moments = () if moment is None else (moment,)
+        numbers = () if length is None else (length,)
+        inner = inner_dims(group["manifold"])
+        move_rows(parameter, parameter, moments, numbers, put_back, inner=inner)
 
 
 def _moment(states: Mapping[Tensor, Mapping[str, Any]], parameter: Tensor) -> Tensor | None:

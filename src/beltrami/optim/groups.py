@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Curvature, Euclidean, Manifold
 from beltrami.geometry.manifold import learnable_curvatures
+from beltrami.optim.sharded import is_sharded
 
 Group = dict[str, Any]
 
@@ -83,7 +84,7 @@ def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
     for prefix, module in model.named_modules():
         for own, manifold in getattr(module, "manifold_of", {}).items():
             name = f"{prefix}.{own}" if prefix else own
-            parameter = getattr(module, own, None)
+            parameter = {**module._parameters, **module._buffers}.get(own)
             if not isinstance(manifold, Manifold):
                 raise TypeError(
                     f"manifold_of[{own!r}] of {prefix or type(module).__name__} must be a "
@@ -92,7 +93,8 @@ def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
             if not isinstance(parameter, Tensor):
                 raise ValueError(
                     f"manifold_of of {prefix or type(module).__name__} names {own!r}, which is no "
-                    "parameter of that module"
+                    "parameter of that module: a parametrised or flattened parameter (FSDP1) "
+                    "cannot be trained as points"
                 )
             known = found.setdefault(id(parameter), (name, manifold))
             if known[1] != manifold:
@@ -106,13 +108,21 @@ def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
 def _curvatures(model: nn.Module) -> set[int]:
     """Identities of the parameters that are curvatures, of either kind."""
     found: set[int] = set()
+    split = any(is_sharded(p) for p in model.parameters())
     for module in model.modules():
         if isinstance(module, Curvature):
             found |= {id(p) for p in module.parameters()}
         places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
         for manifold in (*places, *getattr(module, "manifold_of", {}).values()):
-            if isinstance(manifold, Manifold):
-                found |= {id(raw) for raw in curvature_parameters(manifold)}
+            if not isinstance(manifold, Manifold):
+                continue
+            for raw in curvature_parameters(manifold):
+                if split and not is_sharded(raw):
+                    raise ValueError(
+                        f"{manifold!r} was made with a tensor that FSDP2 has replaced in the model "
+                        "but cannot replace in the manifold: make it with a Curvature"
+                    )
+                found.add(id(raw))
     return found
 
 
@@ -130,7 +140,9 @@ def _exempt(model: nn.Module) -> set[int]:
     """
     found: set[int] = set()
     for module in model.modules():
-        names: set[str] = set(getattr(module, "no_weight_decay", set)())
+        asked = getattr(module, "no_weight_decay", None)
+        names: set[str] = set(asked()) if callable(asked) else set()
         if names:
-            found |= {id(p) for name, p in module.named_parameters() if name in names}
+            named = module.named_parameters(remove_duplicate=False)
+            found |= {id(p) for name, p in named if name in names}
     return found

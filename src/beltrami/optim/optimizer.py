@@ -26,6 +26,7 @@ from beltrami.optim.follow import follow_curvature, follows, lengths_of_moments
 from beltrami.optim.groups import Group, param_groups
 from beltrami.optim.points import count_factors
 from beltrami.optim.rows import numbers_dtype
+from beltrami.optim.sharded import local
 
 Params = nn.Module | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 
@@ -115,10 +116,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state; `ValueError` if it belongs to another manifold or another optimiser."""
         self._check_state(state_dict)
-        live = [group["manifold"] for group in self.param_groups]
+        live = [(group["manifold"], group["nonfinite"]) for group in self.param_groups]
         super().load_state_dict(state_dict)
-        for group, manifold in zip(self.param_groups, live, strict=True):
-            group["manifold"] = manifold
+        for group, (manifold, nonfinite) in zip(self.param_groups, live, strict=True):
+            group["manifold"], group["nonfinite"] = manifold, nonfinite
             for name, value in self.defaults.items():
                 group.setdefault(name, value)  # a state of torch's own has not all of our options
         # torch casts state to the parameters' dtype; numbers of rows are kept wider than bfloat16.
@@ -127,6 +128,23 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             for name, value in saved.items():
                 if name.endswith("exp_avg_sq") and state[name].dtype != dtype:
                     state[name] = value.to(state[name].device, dtype, copy=True)
+        self._place_steps()
+
+    def _place_steps(self) -> None:
+        """Count the steps of points on the host, unless a graph is to capture them.
+
+        torch leaves a count where a checkpoint was loaded to, or moves it to the parameter's
+        device; from there the fused step would have to wait for it.
+        """
+        for group in self.param_groups:
+            if isinstance(group["manifold"], Euclidean):
+                continue
+            for parameter in group["params"]:
+                state = self.state.get(parameter, {})
+                if "step" in state:
+                    on_device = group.get("capturable", False)
+                    device = local(parameter).device if on_device else torch.device("cpu")
+                    state["step"] = state["step"].to(device)
 
     def _check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise `ValueError` unless manifolds and the shapes of moments are those of this one."""

@@ -85,6 +85,14 @@ def count_factors(manifold: Manifold) -> int:
     return sum(block.count * count_factors(block.manifold) for block in manifold.factors)
 
 
+def inner_dims(manifold: Manifold) -> int:
+    """How many of the last dimensions belong together: rows, and what several curvatures span."""
+    if isinstance(manifold, Product):
+        return 1  # its factors stand side by side in a row
+    shape = curvature_shape(manifold)
+    return len(shape) if shape.numel() > 1 else 1
+
+
 def has_kernels(manifold: Manifold) -> bool:
     """Whether kernels, or torch itself, step all factors of a manifold."""
     if isinstance(manifold, Product):

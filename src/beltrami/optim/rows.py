@@ -35,17 +35,28 @@ def move_rows(
     moments: tuple[Tensor, ...],
     numbers: tuple[Tensor, ...],
     move: Callable[[Rows], None],
+    *,
+    inner: int = 1,
+    write: bool = True,
 ) -> None:
     """Call `move` on the rows of a parameter that this process holds and that have a gradient.
 
     Rows that are themselves in pieces (a single point, split by FSDP2) are put together, moved in
     every process alike, and taken apart again.
+
+    Args:
+        parameter, gradient, moments, numbers: what `Rows` are taken from.
+        move: changes them in place, or with `write=False` only looks at them.
+        inner: how many of the last dimensions must be whole, see `points.inner_dims`.
+        write: whether what was put together or picked out is written back.
     """
     tensors = (*moments, *numbers)
-    if splits_rows(parameter):
+    if splits_rows(parameter, inner):
         whole = [full(t) for t in (parameter, gradient, *tensors)]
         n = 2 + len(moments)
         move(Rows(whole[0], whole[1], tuple(whole[2:n]), tuple(whole[n:])))
+        if not write:
+            return
         for target, value in zip((parameter, *tensors), (whole[0], *whole[2:]), strict=True):
             if is_sharded(target):
                 copy_full_(target, value)
@@ -53,12 +64,12 @@ def move_rows(
     x, g = local(parameter), local(gradient)
     held_moments, held_numbers = tuple(map(local, moments)), tuple(map(local, numbers))
     if g.is_sparse:
-        _move_sparse(Rows(x, g, held_moments, held_numbers), move)
+        _move_sparse(Rows(x, g, held_moments, held_numbers), move, write)
     elif x.numel():
         move(Rows(x, g, held_moments, held_numbers))
 
 
-def _move_sparse(rows: Rows, move: Callable[[Rows], None]) -> None:
+def _move_sparse(rows: Rows, move: Callable[[Rows], None], write: bool) -> None:
     """Move the rows that a sparse gradient names; the others are not touched, nor their moments."""
     gradient = rows.g.coalesce()
     index = gradient.indices()
@@ -73,16 +84,18 @@ def _move_sparse(rows: Rows, move: Callable[[Rows], None]) -> None:
     parts = [t.index_select(0, index[0]) for t in targets]
     n = 1 + len(rows.moments)
     move(Rows(parts[0], gradient.values(), tuple(parts[1:n]), tuple(parts[n:])))
+    if not write:
+        return
     for target, part in zip(targets, parts, strict=True):
         target.index_copy_(0, index[0], part)
 
 
-def can_join(parameter: Tensor, gradient: Tensor, factors: list[Factor]) -> bool:
+def can_join(rows: Rows, factors: list[Factor]) -> bool:
     """Whether a parameter is small and plain enough to be stepped together with others."""
-    tensors = (parameter, gradient)
+    tensors = (rows.x, rows.g, *rows.moments, *rows.numbers)
     if any(is_sharded(t) or t.is_sparse for t in tensors) or torch.compiler.is_compiling():
         return False
-    if parameter.numel() >= _SMALL_ELEMENTS or not all(t.is_contiguous() for t in tensors):
+    if not 0 < rows.x.numel() < _SMALL_ELEMENTS or not all(t.is_contiguous() for t in tensors):
         return False
     return all(factor.alike for factor in factors)
 

@@ -10,11 +10,11 @@ from torch.optim.sgd import sgd
 
 from beltrami.geometry import Manifold
 from beltrami.kernels.sgd_rows import SGDRates, sgd_rows_
-from beltrami.optim.checks import check_number
+from beltrami.optim.checks import check_flag, check_number, check_rate
 from beltrami.optim.general import sgd_points_
 from beltrami.optim.groups import Group
 from beltrami.optim.optimizer import Params, RiemannianOptimizer
-from beltrami.optim.points import Factor, factors_of
+from beltrami.optim.points import Factor, factors_of, inner_dims
 from beltrami.optim.rows import Rows, can_join, join, move_rows
 
 
@@ -115,15 +115,15 @@ class RiemannianSGD(RiemannianOptimizer):
             if momentum and buffer is None:
                 buffer = torch.zeros_like(x, memory_format=torch.preserve_format)
                 self.state[x]["momentum_buffer"] = buffer
-            moments = () if buffer is None else (buffer,)
-            if group["foreach"] is not False and can_join(x, g, factors[width]):
+            rows = Rows(x, g, () if buffer is None else (buffer,), ())
+            if group["foreach"] is not False and can_join(rows, factors[width]):
                 key = (width, first, x.dtype, x.device)
-                together.setdefault(key, []).append(Rows(x, g, moments, ()))
+                together.setdefault(key, []).append(rows)
                 continue
             mover = _Mover(group, rates, factors[width], first and not g.is_sparse)
-            move_rows(x, g, moments, (), mover)
-        for (width, first, _, _), rows in together.items():
-            join(rows, _Mover(group, rates, factors[width], first))
+            move_rows(*rows, mover, inner=inner_dims(group["manifold"]))
+        for (width, first, _, _), joined in together.items():
+            join(joined, _Mover(group, rates, factors[width], first))
 
     def _step_plain(self, group: Group) -> None:
         params: list[Tensor] = []
@@ -168,7 +168,9 @@ class _Mover:
 
 
 def _check(options: Group) -> None:
-    check_number("lr", options["lr"], tensor=True)
+    check_rate(options)
+    for name in ("nesterov", "maximize"):
+        check_flag(name, options[name])
     for name in ("momentum", "dampening", "weight_decay"):
         check_number(name, options[name])
     if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):

@@ -33,11 +33,12 @@ def full(t: Tensor) -> Tensor:
     return whole
 
 
-def splits_rows(t: Tensor) -> bool:
-    """Whether rows themselves are in pieces: the last dimension is split."""
+def splits_rows(t: Tensor, inner: int = 1) -> bool:
+    """Whether one of the last `inner` dimensions is split: for 1, rows themselves are in pieces."""
     return is_sharded(t) and any(
-        placement.is_shard(t.ndim - 1)
+        placement.is_shard(dim)
         for placement in t.placements  # type: ignore[attr-defined]
+        for dim in range(t.ndim - inner, t.ndim)
     )
 
 
