@@ -42,13 +42,19 @@ class Options:
     only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
     """Only cases whose name or shape contains this, for example "small" or "bfloat16"."""
     rounds: int | None = None
-    """How often each competitor has its turn: 31 on a cpu and 50 on cuda by default."""
+    """How often each competitor has its turn; other than 31 (cpu) or 50 (cuda), no page."""
     out: Path | None = None
     """Write the JSON file to this folder, also of a partial run, and leave the page alone."""
     commit: str = ""
     """The commit to name in the file, where git cannot tell."""
     render: bool = False
     """Measure nothing, write the tables again from the files in benchmarks/results."""
+
+
+def complete(options: Options) -> bool:
+    """Whether the measurement is one to publish."""
+    usual = options.rounds in (None, ROUNDS[options.device])
+    return usual and not options.quick and not options.only
 
 
 def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
@@ -75,7 +81,12 @@ def show(timings: list[Timing], options: Options, console: Console) -> None:
 
 def describe(options: Options, rounds: int) -> dict[str, Any]:
     about: dict[str, Any] = {
-        "command": optimisers_report.command(options.device, options.only),
+        "command": optimisers_report.command(
+            options.device,
+            options.only,
+            quick=options.quick,
+            rounds=None if options.rounds == ROUNDS[options.device] else options.rounds,
+        ),
         "device": options.device,
         "rounds": rounds,
         **machine.describe(),
@@ -147,10 +158,12 @@ def run(options: Options) -> int:
     about = describe(options, rounds)
     if options.out is not None:
         console.print(f"wrote {write(timings, about, options.out)}")
-    elif not (options.quick or options.only):
+    elif complete(options):
         path = write(timings, about, FOLDER)
         render()
         console.print(f"wrote {path.relative_to(machine.ROOT)} and RESULTS.md")
+    else:
+        console.print("not a complete run, so nothing was written; --out FOLDER would keep it")
     if not options.quick:
         missed = [x for x in optimisers_report.lines(timings, options.device) if x.met is False]
         console.print(f"{len(missed)} goals missed" if missed else "all goals met")

@@ -105,11 +105,14 @@ _MEASURED = {
 }  # fmt: skip
 
 
-def command(device: str, only: str = "") -> str:
-    if device == "cpu" and not only:
+def command(device: str, only: str = "", *, quick: bool = False, rounds: int | None = None) -> str:
+    """What one types for this measurement; what differs from a complete one is named."""
+    if device == "cpu" and not (only or quick or rounds):
         return "make bench-optimisers"
     shown = f"python -m benchmarks.optimisers --device {device}"
-    return f'{shown} --only "{only}"' if only else shown
+    shown += " --quick" * quick
+    shown += f' --only "{only}"' if only else ""
+    return shown + (f" --rounds {rounds}" if rounds else "")
 
 
 def where(document: dict[str, Any]) -> str:

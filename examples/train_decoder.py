@@ -12,10 +12,16 @@ however many processes run it. docs/past-one-machine.md explains what happens un
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import math
 import os
+import re
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,6 +44,13 @@ BYTES = 256
 _HELD_OUT = 0.1
 _WARM_UP = 0.1
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+# In --out, beside the checkpoints: the options of the run, and why it must not go on.
+OPTIONS, STOPPED = "options.json", "stopped.txt"
+# What a resumed run may change. The rest is part of its checkpoints or of the order of its data:
+# torch, for one, takes learning rates and weight decay from the checkpoint without a word.
+_FREE = {"out", "resume", "steps", "clip", "fsdp", "cpu", "save_every", "keep", "log_every"}
+# Seconds the other processes give the first to speak: a launcher ends all when one has ended.
+_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Options:
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/decoder")
     """Where checkpoints and the finished model.safetensors go."""
     resume: bool = False
-    """Go on from the last checkpoint in --out, if there is one, with any number of processes."""
+    """Go on from the last checkpoint in --out, if any, with its options; processes may differ."""
     width: int = 64
     """Coordinates of a token."""
     heads: int = 4
@@ -149,12 +162,20 @@ class Windows(Dataset[dict[str, Tensor]]):
 
 def read(path: Path | None) -> Tensor:
     """The bytes of a file, or of the pages of this repository, (n,) of dtype int64."""
-    pages = [path] if path else [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-    pages = [page for page in pages if page.name != "numerics.md"]  # tables of digits
+    if path:
+        pages = [path]
+    else:
+        pages = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+        pages = [page for page in pages if page.name != "numerics.md"]  # tables of digits
     missing = [str(page) for page in pages if not page.is_file()]
     if missing:
         raise ValueError(f"there is no file {missing[0]}: give one with --text FILE")
-    data = b"\n".join(page.read_bytes() for page in pages)
+    try:
+        data = b"\n".join(page.read_bytes() for page in pages)
+    except OSError as error:
+        raise ValueError(f"--text cannot be read: {error}") from error
+    if not data:
+        raise ValueError(f"--text {path} is empty")
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
 
 
@@ -167,17 +188,50 @@ def split(data: Tensor, tokens: int) -> tuple[Windows, Windows]:
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint: Trainer writes trainer_state.json after all the rest."""
     states = folder.glob("checkpoint-*/trainer_state.json")
-    steps = {int(p.parent.name.rpartition("-")[2]): p.parent for p in states}
-    return steps[max(steps)] if steps else None
+    found = [p.parent for p in states if re.fullmatch(r"checkpoint-\d+", p.parent.name)]
+    return max(found, key=step_of, default=None)
 
 
-def check(options: Options, processes: int) -> None:
-    """Raise `ValueError` for what the options get wrong."""
+def step_of(checkpoint: Path) -> int:
+    """How far a checkpoint has come."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def flag(name: str) -> str:
+    """An option as one types it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def sharded(options: Options) -> bool:
+    """Whether FSDP2 is asked for, here or by `accelerate launch`."""
+    return options.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+
+
+def check_numbers(options: Options) -> None:
+    """Raise `ValueError` for a number that is out of its range."""
     sizes = ("width", "heads", "layers", "tokens", "batch", "steps")
     for name in (*sizes, "save_every", "keep", "log_every"):
         value = getattr(options, name)
         if value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+            raise ValueError(f"{flag(name)} must be at least 1, got {value}")
+    for name in ("lr", "point_lr", "curvature_lr", "weight_decay", "clip"):
+        value = getattr(options, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{flag(name)} must be a finite number and not negative, got {value}")
+    if not (math.isfinite(options.curvature) and options.curvature > 0):
+        raise ValueError(f"--curvature must be finite and above 0, got {options.curvature}")
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be in [0, 2³²), got {options.seed}")
+    if options.width % (2 * options.heads):
+        raise ValueError(
+            f"--width {options.width} must be a multiple of {2 * options.heads}: --heads "
+            f"{options.heads} share it, and each turns its coordinates in pairs"
+        )
+
+
+def check(options: Options, processes: int) -> None:
+    """Raise `ValueError` for what the options get wrong."""
+    check_numbers(options)
     if options.batch % processes:
         raise ValueError(
             f"--batch {options.batch} does not divide into {processes} processes: "
@@ -189,10 +243,66 @@ def check(options: Options, processes: int) -> None:
             "DataParallel, which does not copy a shared curvature: use torchrun --nproc-per-node, "
             "accelerate launch, or CUDA_VISIBLE_DEVICES=0"
         )
-    if not options.resume and last_checkpoint(options.out):
+    if options.fsdp and "WORLD_SIZE" not in os.environ:
+        raise ValueError(
+            "--fsdp needs a group of processes, one or more: start it with torchrun --standalone "
+            "--nproc-per-node N examples/train_decoder.py --fsdp"
+        )
+    place = next(folder for folder in (options.out, *options.out.parents) if folder.exists())
+    if not place.is_dir():
+        raise ValueError(f"--out {options.out} cannot be made: {place} is not a folder")
+    stopped = options.out / STOPPED
+    if stopped.exists():
+        raise ValueError(
+            f"this run was stopped, and would stop at the same step again: {stopped} says why. "
+            "Begin anew with other options and another --out; or remove that file to go on"
+        )
+
+
+def identity(options: Options, data: Tensor) -> dict[str, Any]:
+    """What a run must keep when it is resumed: its options and its text, ready for JSON."""
+    kept = {name: value for name, value in asdict(options).items() if name not in _FREE}
+    return kept | {"text": hashlib.sha256(data.to(torch.uint8).numpy()).hexdigest()}
+
+
+def check_resumed(options: Options, data: Tensor) -> None:
+    """Raise `ValueError` if the checkpoints in --out are not such that this run can go on."""
+    last = last_checkpoint(options.out)
+    if last is None:
+        return
+    if not options.resume:
         raise ValueError(
             f"{options.out} has checkpoints: --resume goes on from the last one, another --out "
             "begins anew"
+        )
+    if step_of(last) >= options.steps:
+        raise ValueError(
+            f"--steps {options.steps} is not beyond {last}, so nothing is left to train: give a "
+            "larger --steps to go on"
+        )
+    if any(last.glob("pytorch_model_fsdp*")) != sharded(options):
+        wrong = "without FSDP2: leave out" if sharded(options) else "by FSDP2: add"
+        raise ValueError(f"{last} was written {wrong} --fsdp, or begin anew with another --out")
+    path = options.out / OPTIONS
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} should have the options of the run, and cannot be read ({error}): begin anew "
+            "with another --out"
+        ) from error
+    now = identity(options, data)
+    changed = [
+        "--text had other bytes"
+        if name == "text"
+        else f"{flag(name)} was {before.get(name)} and is {value}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+    if changed:
+        raise ValueError(
+            f"--resume goes on with the options of {path}, but {', '.join(changed)}: give the old "
+            "ones, or begin anew with another --out"
         )
 
 
@@ -242,11 +352,13 @@ def build(options: Options) -> RiemannianTrainer:
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and by accelerate launch
     check(options, processes)
-    learn, test = split(read(options.text), options.tokens)
-    if len(learn) < options.batch or not len(test):
+    data = read(options.text)
+    check_resumed(options, data)
+    learn, test = split(data, options.tokens)
+    if min(len(learn), len(test)) < options.batch:
         raise ValueError(
             f"the text is too short: it has {len(learn)} pieces of --tokens {options.tokens} to "
-            f"learn from and {len(test)} to test on, and --batch asks for {options.batch}"
+            f"learn from and {len(test)} to test on, and --batch asks for {options.batch} of each"
         )
     torch.manual_seed(options.seed)  # the same start in every process
     model = Decoder(options)
@@ -266,8 +378,7 @@ def build(options: Options) -> RiemannianTrainer:
         point_lr=options.point_lr,
         curvature_lr=options.curvature_lr,
     )
-    wanted = options.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
-    if wanted and not trainer.is_fsdp_enabled:
+    if sharded(options) and not trainer.is_fsdp_enabled:
         raise ValueError(
             "FSDP2 was asked for, but accelerate shards over GPUs only, and on a CPU would train "
             "unsharded without a word: leave out --fsdp, and use examples/accelerate/ddp.yaml"
@@ -287,36 +398,76 @@ def save(trainer: RiemannianTrainer, path: Path) -> None:
 
 
 def run(options: Options) -> int:
-    """Train, test, save; returns the exit status."""
-    from beltrami.optim.finite import NonFiniteLossError
-
+    """Train, save, test; returns the exit status."""
+    missing = [folder for folder in (options.out, *options.out.parents) if not folder.exists()]
     try:
         trainer = build(options)
     except ValueError as error:
+        for folder in missing:  # what Trainer may have made by then
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        let_the_first_speak()
         say(str(error))
         return USAGE
+    except KeyboardInterrupt:
+        return interrupted(options)
+    try:
+        return train(trainer, options)
+    except KeyboardInterrupt:
+        return interrupted(options)
+
+
+def train(trainer: RiemannianTrainer, options: Options) -> int:
+    """From the start, or from the last checkpoint, to the finished file."""
+    from beltrami.optim.finite import NonFiniteLossError
+
     main = trainer.is_world_process_zero()
     begin = last_checkpoint(options.out) if options.resume else None
     if main:
+        if begin is None:
+            kept = identity(options, read(options.text))
+            (options.out / OPTIONS).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
         kind = "FSDP2" if trainer.is_fsdp_enabled else "DDP" if trainer.args.world_size > 1 else ""
         where = f"{trainer.args.world_size} × {trainer.args.device.type} {kind}".strip()
         say(f"{where}: {begin or 'from the start'} to step {options.steps}")
     try:
         trainer.train(resume_from_checkpoint=str(begin) if begin else None)
     except NonFiniteLossError as error:
+        # The file is for restarts by a launcher, which would train up to here again and again.
         if main:
-            say(str(error))
+            (options.out / STOPPED).write_text(f"{error}\n", encoding="utf-8")
+            say(f"{error}\n--resume goes on only once {options.out / STOPPED} is removed.")
+        let_the_first_speak()
         return FAILURE
-    except KeyboardInterrupt:
-        if main:
-            say("interrupted: --resume goes on from the last checkpoint")
-        return INTERRUPTED
-    loss = trainer.evaluate()["eval_loss"]
     path = options.out / "model.safetensors"
     save(trainer, path)
+    loss = trainer.evaluate()["eval_loss"]
     if main:
         say(f"loss on unseen bytes {loss:.4f}; wrote {path}")
     return 0
+
+
+def interrupted(options: Options) -> int:
+    """Say after Ctrl-C what is left; returns the exit status."""
+    last = last_checkpoint(options.out)
+    if is_first():
+        say(
+            f"interrupted: --resume goes on from {last}"
+            if last
+            else "interrupted before a checkpoint"
+        )
+    return INTERRUPTED
+
+
+def is_first() -> bool:
+    """Whether this is the process that speaks; known before the processes know each other."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def let_the_first_speak() -> None:
+    """Wait in the other processes: the launcher ends them when the first has spoken and ended."""
+    if not is_first():
+        time.sleep(_PATIENCE)
 
 
 def say(text: str) -> None:
@@ -324,5 +475,16 @@ def say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line and run; returns the exit status."""
+    try:
+        options = tyro.cli(Options, args=arguments, console_outputs=is_first())
+    except SystemExit as stop:
+        if stop.code:
+            let_the_first_speak()
+        raise
+    return run(options)
+
+
 if __name__ == "__main__":
-    sys.exit(run(tyro.cli(Options)))
+    sys.exit(main())

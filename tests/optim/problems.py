@@ -1,8 +1,7 @@
-"""What the tests of the optimisers share: losses, runs, small models, and geoopt."""
+"""What the tests of the optimisers share: losses, runs and small models."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,6 @@ from torch.optim import Optimizer
 
 import beltrami.nn as bnn
 from beltrami.geometry import Curvature, Lorentz, Manifold
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # geoopt is built on torch.jit.script, which is deprecated
-    import geoopt as geoopt
 
 Loss = Callable[[Tensor], Tensor]
 Make = Callable[..., Optimizer]

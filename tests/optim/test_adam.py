@@ -26,12 +26,12 @@ from beltrami.geometry import (
 )
 from beltrami.kernels import row_blocks
 from beltrami.optim import RiemannianAdam, RiemannianAdamW
+from tests.optim.peer import geoopt
 from tests.optim.problems import (
     MyLorentz,
     close,
     forced,
     generator,
-    geoopt,
     points,
     same,
     sparse,

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
-from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import beltrami.nn as bnn
@@ -26,6 +25,7 @@ from beltrami.optim.finite import (
     find_nonfinite,
     module_paths,
 )
+from beltrami.optim.finite.steps import Batch, Step
 from tests.optim.processes import together
 
 Pair = namedtuple("Pair", ["first", "second"])
@@ -81,6 +81,7 @@ def test_forward_names_the_module_and_what_it_was_given(ids: Tensor) -> None:
         "parameters and inputs are",
     ):
         assert part in str(found)
+    assert str(found).endswith(".")
 
 
 def test_the_manifold_is_named_with_its_curvature_now(ids: Tensor) -> None:
@@ -110,7 +111,8 @@ def test_code_between_modules_is_laid_to_the_module_that_runs_it(ids: Tensor) ->
     assert found is not None
     assert (found.module, found.kind) == ("block.1", "Between")
     assert "own forward" in found.note
-    assert "It reaches block.1.second (Linear) first." in found.note
+    assert found.note.endswith("It reaches block.1.second (Linear) first.")
+    assert str(found).endswith(found.note)
 
 
 def test_parameters_come_first_and_all_are_counted(ids: Tensor) -> None:
@@ -122,7 +124,7 @@ def test_parameters_come_first_and_all_are_counted(ids: Tensor) -> None:
     assert found is not None
     assert (found.cause, found.module, found.entries.name) == ("parameter", "embed", "embed.weight")
     assert "before the forward" in str(found)
-    assert "1 more are not finite: block.0.weight" in str(found)
+    assert str(found).endswith(". 1 more are not finite: block.0.weight.")
 
 
 def test_a_buffer_with_nan(ids: Tensor) -> None:
@@ -398,6 +400,25 @@ def test_what_trips_over_nan_does_not_hide_it() -> None:
         )
 
 
+def test_what_trips_over_a_gradient_of_nan_does_not_hide_it() -> None:
+    class Picky(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.view_as(x)
+            if x.requires_grad:
+                x.register_hook(self.look)
+            return x
+
+        @staticmethod
+        def look(gradient: Tensor) -> None:
+            if not gradient.isfinite().all():
+                raise RuntimeError("cannot work with this")
+
+    model = nn.Sequential(nn.Linear(3, 3), Picky(), AtZero())
+    found = find_nonfinite(model, lambda: model(torch.ones(2, 3)).sum())
+    assert found is not None
+    assert (found.cause, found.module) == ("backward", "2")
+
+
 def test_run_must_return_the_loss() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(TypeError, match="run must return the loss, a tensor, got NoneType"):
@@ -490,6 +511,23 @@ def test_entries_of_odd_tensors() -> None:
     assert entries(torch.tensor([1 + 1j * torch.inf]), "x").inf == 1  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_flags_of_a_step_are_not_rounded_into_being(count: int) -> None:
+    def flags(loss: Tensor, norm: Tensor | None) -> tuple[bool, bool]:
+        step = Step(1, [Batch({}, None, RandomState.now(), loss)] * count, norm)
+        step.send()
+        return step.receive()
+
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        largest = torch.tensor(torch.finfo(dtype).max, dtype=dtype)
+        other = torch.tensor(torch.finfo(torch.float32).max)
+        assert flags(largest, None) == (False, False)
+        assert flags(largest, other) == (False, False)
+        for bad in (torch.nan, torch.inf, -torch.inf):
+            assert flags(torch.tensor(bad, dtype=dtype), other) == (True, False)
+            assert flags(largest, torch.tensor(bad)) == (False, True)
+
+
 # --- several processes ----------------------------------------------------------------------------
 
 
@@ -529,6 +567,8 @@ def _in_process(kind: str, backward: bool) -> dict[str, Any]:
     if kind == "ddp":
         model = nn.parallel.DistributedDataParallel(plain, gradient_as_bucket_view=True)
     else:
+        from torch.distributed.fsdp import fully_shard
+
         fully_shard(plain.linear)
         fully_shard(plain)
     good, bad = torch.tensor([[1, 2]]), torch.tensor([[1, 7]])
@@ -550,6 +590,8 @@ def _whole(t: Tensor) -> Tensor:
     return t.full_tensor() if hasattr(t, "full_tensor") else t
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_processes_look_together(tmp_path: Path, kind: str, backward: bool) -> None:
@@ -557,3 +599,45 @@ def test_processes_look_together(tmp_path: Path, kind: str, backward: bool) -> N
     assert not quiet["found"]
     cause = "backward" if backward else "forward"
     assert loud == {"found": True, "module": "fault", "cause": cause, "rank": 1}
+
+
+class Raises(nn.Module):
+    """Raises in process 1, where it is told to; process 0 goes on."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def forward(self, x: Tensor) -> Tensor:
+        if dist.get_rank() == 1:
+            if self.where == "forward":
+                raise RuntimeError("out of luck")
+            if self.where == "backward" and x.requires_grad:
+                x.register_hook(self.trip)
+        return x
+
+    @staticmethod
+    def trip(gradient: Tensor) -> None:
+        raise RuntimeError("out of luck")
+
+
+def _one_raises(where: str) -> dict[str, str]:
+    model = nn.Sequential(nn.Linear(2, 2), Raises(where))
+    gradient = model[0].weight.grad = torch.ones(2, 2)
+    said = ""
+    try:
+        assert find_nonfinite(model, lambda: model(torch.ones(1, 2)).sum(), together=True) is None
+    except RuntimeError as error:
+        said = str(error)
+    assert model[0].weight.grad is gradient
+    assert not model[1]._forward_hooks
+    dist.barrier()  # nobody is left waiting for something else
+    return {"said": said}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_an_error_in_one_process_leaves_none_waiting(tmp_path: Path, where: str) -> None:
+    quiet, loud = together(2, _one_raises, tmp_path, where)
+    assert (quiet["said"], loud["said"]) == ("", "out of luck")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -21,7 +25,18 @@ from torch import Tensor
 pytest.importorskip("transformers", reason='needs transformers: pip install "beltrami[llm]"')
 pytest.importorskip("accelerate", reason='needs accelerate: pip install "beltrami[llm]"')
 
-from examples.train_decoder import Options, build, run
+from beltrami.optim.trainer import RiemannianTrainer
+from examples.train_decoder import (
+    OPTIONS,
+    STOPPED,
+    Options,
+    build,
+    identity,
+    last_checkpoint,
+    main,
+    read,
+    run,
+)
 from tests.optim.launched import shard_on_cpu
 from tests.optim.processes import assert_same, picture, together
 
@@ -236,6 +251,73 @@ def test_a_process_dies_and_all_go_on(
     assert f"checkpoint-{HALF} to step {STEPS}" in done.stderr
 
 
+def test_a_loss_that_is_not_finite_stops_restarts(options: Options, tmp_path: Path) -> None:
+    """torchrun cannot be told not to start again, but what it starts does not train again."""
+    done = start(
+        [
+            *TORCHRUN, "2", "--max-restarts", "1", str(LAUNCHED), str(EXAMPLE),
+            *command(options, tmp_path, "--resume"),
+        ],
+        BREAK_AT=str(HALF + 1),
+        TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("2 × cpu DDP:") == 1
+    assert done.stderr.count(f"training stopped at step {HALF + 2}") == 1
+    assert done.stderr.count("this run was stopped, and would stop at the same step again") == 1
+    assert f"training stopped at step {HALF + 2}" in (tmp_path / STOPPED).read_text()
+
+
+def test_an_interrupted_run_goes_on(
+    options: Options, single: dict[str, Tensor], tmp_path: Path
+) -> None:
+    """By SIGINT, that is Ctrl-C."""
+    script = [str(LAUNCHED), str(EXAMPLE), *command(options, tmp_path)]
+    done = start([sys.executable, *script], INTERRUPT_AT=str(HALF + 1))
+    assert done.returncode == 130
+    assert f"interrupted: --resume goes on from {tmp_path}/checkpoint-{HALF}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "model.safetensors").exists()
+    assert run(replace(options, out=tmp_path, resume=True)) == 0
+    model = load_file(tmp_path / "model.safetensors")
+    assert_same(model, {name: value for name, value in single.items() if " " not in name})
+
+
+def test_bad_options_are_told_once(options: Options, tmp_path: Path) -> None:
+    done = start([*TORCHRUN, "2", str(EXAMPLE), *command(options, tmp_path / "new", "--seed=-1")])
+    assert done.stderr.count("--seed must be in") == 1
+    assert "exitcode  : 2" in done.stderr
+    assert not re.search(r'train_decoder\.py", line', done.stderr), "a traceback of ours"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("bad", ["--lr=-1", "--nonsense"])
+def test_other_processes_wait_until_the_first_has_spoken(
+    bad: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the launcher, which ends all when one has ended, could end the one that speaks."""
+    waited = []
+    monkeypatch.setattr(time, "sleep", lambda _: waited.append(capsys.readouterr().err))
+    arguments = [bad, f"--out={tmp_path / 'new'}"]
+    assert status(arguments) == 2
+    assert not waited
+    assert bad.partition("=")[0] in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "1")
+    assert status(arguments) == 2
+    assert waited == [""]
+
+
+def status(arguments: list[str]) -> int | str | None:
+    """The exit status of a command line, however it comes about."""
+    try:
+        return main(arguments)
+    except SystemExit as stop:
+        return stop.code
+
+
 @pytest.mark.parametrize("by", ["option", "configuration"])
 def test_accelerate_does_not_shard_on_a_cpu(
     by: str, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -256,7 +338,19 @@ def test_accelerate_does_not_shard_on_a_cpu(
         ({"batch": 0}, "--batch must be at least 1"),
         ({"text": Path("nowhere")}, "there is no file nowhere"),
         ({"tokens": 10_000}, "the text is too short"),
-        ({"fsdp": True}, "distributed"),
+        ({"batch": 18}, "13 to test on, and --batch asks for 18 of each"),
+        ({"fsdp": True}, "start it with torchrun"),
+        ({"lr": -1.0}, "--lr must be a finite number and not negative, got -1.0"),
+        ({"lr": math.nan}, "--lr must be a finite number and not negative, got nan"),
+        ({"point_lr": -1.0}, "--point-lr must be a finite number"),
+        ({"curvature_lr": math.inf}, "--curvature-lr must be a finite number"),
+        ({"weight_decay": -1.0}, "--weight-decay must be a finite number"),
+        ({"clip": -1.0}, "--clip must be a finite number"),
+        ({"clip": math.nan}, "--clip must be a finite number"),
+        ({"curvature": 0.0}, "--curvature must be finite and above 0"),
+        ({"seed": -1}, "--seed must be in [0, 2³²), got -1"),
+        ({"heads": 3}, "--width 10 must be a multiple of 6"),
+        ({"keep": 0}, "--keep must be at least 1"),
     ],
     ids=str,
 )
@@ -267,8 +361,50 @@ def test_what_the_example_refuses(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(replace(options, out=tmp_path, **wrong)) == 2  # type: ignore[arg-type]
+    out = tmp_path / "runs/new"
+    assert run(replace(options, out=out, **wrong)) == 2  # type: ignore[arg-type]
     assert message in capsys.readouterr().err
+    assert not out.parent.exists(), "a folder was left behind"
+
+
+def test_a_late_refusal_leaves_no_folder(
+    options: Options,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trainer has made it by then."""
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    assert run(replace(options, out=tmp_path / "runs/new")) == 2
+    assert "accelerate shards over GPUs only" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_out_is_a_file(
+    out: str, options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run(replace(options, out=tmp_path / out)) == 2
+    assert f"{tmp_path / 'file'} is not a folder" in capsys.readouterr().err
+
+
+def test_an_empty_text(
+    options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "empty"
+    text.touch()
+    assert run(replace(options, out=tmp_path / "out", text=text)) == 2
+    assert f"--text {text} is empty" in capsys.readouterr().err
+
+
+def test_a_text_may_have_any_name(tmp_path: Path) -> None:
+    """The page that is left out by default can be asked for."""
+    page = tmp_path / "numerics.md"
+    page.write_bytes(b"digits")
+    assert bytes(read(page).tolist()) == b"digits"
+    assert b"# Numerics" not in bytes(read(None).tolist())
 
 
 def test_a_batch_that_does_not_divide(
@@ -285,11 +421,142 @@ def test_a_batch_that_does_not_divide(
 def test_checkpoints_are_not_overwritten(
     options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = tmp_path / "checkpoint-3"
-    done.mkdir()
-    (done / "trainer_state.json").touch()
+    begun(options, tmp_path)
     assert run(replace(options, out=tmp_path)) == 2
     assert "--resume goes on" in capsys.readouterr().err
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+def begun(options: Options, out: Path, step: int = HALF) -> Path:
+    """What a run leaves that was broken off, as far as it is looked at before training."""
+    done = out / f"checkpoint-{step}"
+    done.mkdir(parents=True)
+    (done / "trainer_state.json").touch()
+    kept = identity(options, read(options.text))
+    (out / OPTIONS).write_text(json.dumps(kept), encoding="utf-8")
+    return done
+
+
+def test_other_folders_are_no_checkpoints(tmp_path: Path) -> None:
+    for name in ("checkpoint-old", "checkpoint-3", "checkpoint-12", "checkpoint-20"):
+        (tmp_path / name).mkdir()
+        if name != "checkpoint-20":  # which was being written
+            (tmp_path / name / "trainer_state.json").touch()
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-12"
+    assert last_checkpoint(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"width": 12}, "--width was 10 and is 12"),
+        ({"lr": 0.02}, "--lr was 0.01 and is 0.02"),
+        ({"point_lr": 0.02}, "--point-lr was None and is 0.02"),
+        ({"weight_decay": 0.2, "seed": 3}, "--weight-decay was 0.1 and is 0.2, --seed was 0 and"),
+        ({"text": EXAMPLE}, "--text had other bytes"),
+        ({"steps": HALF}, f"--steps {HALF} is not beyond"),
+        ({"steps": HALF - 1}, "nothing is left to train"),
+    ],
+    ids=str,
+)
+def test_what_cannot_change_when_a_run_goes_on(
+    changed: dict[str, object],
+    message: str,
+    options: Options,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun(options, tmp_path)
+    assert run(replace(options, out=tmp_path, resume=True, **changed)) == 2  # type: ignore[arg-type]
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "", "3", "[1]"])
+def test_a_run_without_its_options(
+    text: str | None, options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun(options, tmp_path)
+    path = tmp_path / OPTIONS
+    path.unlink() if text is None else path.write_text(text)
+    assert run(replace(options, out=tmp_path, resume=True)) == 2
+    assert f"{path} should have the options of the run" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_fsdp2_is_for_fsdp2(
+    options: Options,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And one of DDP is not."""
+    (begun(options, tmp_path / "sharded") / "pytorch_model_fsdp_0").mkdir()
+    assert run(replace(options, out=tmp_path / "sharded", resume=True)) == 2
+    assert "was written by FSDP2: add --fsdp" in capsys.readouterr().err
+    begun(options, tmp_path / "whole")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert run(replace(options, out=tmp_path / "whole", resume=True, fsdp=True)) == 2
+    assert "was written without FSDP2: leave out --fsdp" in capsys.readouterr().err
+
+
+def test_what_may_change_when_a_run_goes_on(options: Options, tmp_path: Path) -> None:
+    """A moved text, more steps, another clipping; and the finished file is of the last step."""
+    text = tmp_path / "moved"
+    text.write_bytes(read_bytes(options))
+    first = replace(options, out=tmp_path / "out")
+    assert run(first) == 0
+    before = load_file(first.out / "model.safetensors")
+    assert run(replace(first, text=text, resume=True, steps=2 * STEPS, clip=0.0)) == 0
+    after = load_file(first.out / "model.safetensors")
+    assert any(not torch.equal(after[name], value) for name, value in before.items())
+
+
+def read_bytes(options: Options) -> bytes:
+    assert options.text is not None
+    return options.text.read_bytes()
+
+
+def test_a_stopped_run_goes_on_only_when_told(
+    options: Options,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = replace(options, out=tmp_path, steps=HALF + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(RiemannianTrainer, "compute_loss", broken_after(HALF))
+        assert run(short) == 1
+    mark = tmp_path / STOPPED
+    assert f"once {mark} is removed" in capsys.readouterr().err
+    again = replace(short, resume=True)
+    assert run(again) == 2
+    assert f"{mark} says why" in capsys.readouterr().err
+    mark.unlink()
+    assert run(again) == 0
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def broken_after(step: int) -> Callable[..., Tensor]:
+    compute = RiemannianTrainer.compute_loss
+
+    def compute_or_break(self: RiemannianTrainer, *args: Any, **kwargs: Any) -> Tensor:
+        loss: Tensor = compute(self, *args, **kwargs)
+        return loss * math.nan if self.state.global_step == step else loss
+
+    return compute_or_break
+
+
+def test_the_model_is_saved_before_it_is_tested(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: RiemannianTrainer) -> None:
+        raise RuntimeError("the test failed")
+
+    monkeypatch.setattr(RiemannianTrainer, "evaluate", fail)
+    with pytest.raises(RuntimeError, match="the test failed"):
+        run(replace(options, out=tmp_path, steps=1))
+    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_the_page_names_tests_that_exist() -> None:

@@ -24,12 +24,12 @@ from beltrami.geometry import (
 )
 from beltrami.kernels import row_blocks
 from beltrami.optim import RiemannianSGD
+from tests.optim.peer import geoopt
 from tests.optim.problems import (
     MyLorentz,
     close,
     forced,
     generator,
-    geoopt,
     points,
     same,
     sparse,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +17,8 @@ from unittest import mock
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.utils.data import SequentialSampler
 
@@ -33,6 +35,7 @@ from beltrami.geometry import (
     Manifold,
     PoincareBall,
     Product,
+    Sphere,
     Stereographic,
 )
 from beltrami.optim import (
@@ -42,10 +45,18 @@ from beltrami.optim import (
     create_optimizer,
     grad_norm,
 )
-from beltrami.optim.finite import NonFiniteLossError
-from beltrami.optim.trainer import RiemannianTrainer, RiemannianTrainerMixin, geometry_metrics
+from beltrami.optim.finite import NonFiniteLossError, steps
+from beltrami.optim.metrics import geometry_metrics
+from beltrami.optim.trainer import RiemannianTrainer, RiemannianTrainerMixin, options
 from tests.optim.launched import shard_on_cpu
 from tests.optim.processes import together
+
+
+def in_processes(test: Any) -> Any:
+    """Marks of tests that start processes."""
+    reason = "torch without torch.distributed"
+    return pytest.mark.slow(pytest.mark.skipif(not dist.is_available(), reason=reason)(test))
+
 
 TOKENS, CLASSES = 12, 3
 POISON = 11  # the token that a faulty layer cannot bear
@@ -200,11 +211,68 @@ def test_sgd_and_its_options(tmp_path: Path) -> None:
         ({"optim": "sgd", "optim_args": "amsgrad=true"}, "one can set momentum.*not 'amsgrad'"),
         ({"optim": "sgd", "optim_args": "momentum=fast"}, "momentum must be a number, got 'fast'"),
         ({"optim": "sgd", "optim_args": "nesterov=1"}, "nesterov must be true or false, got '1'"),
+        ({"optim": "sgd", "optim_args": "momentum=-1"}, "momentum must be at least 0, got -1"),
+        ({"optim_target_modules": ["layer"]}, "optim_target_modules=.* leave it at None"),
+        ({"learning_rate": -0.1}, "learning_rate must be at least 0, got -0.1"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
     ],
 )
 def test_arguments_without_a_meaning(tmp_path: Path, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trainer(tmp_path, **options)
+
+
+@pytest.mark.parametrize("name", ["point_lr", "curvature_lr", "point_weight_decay"])
+def test_rates_of_what_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+        trainer(tmp_path, extra={name: -1.0})
+    frozen = Model()
+    frozen.embed.weight.requires_grad_(False)
+    frozen.curvature.raw.requires_grad_(False)
+    what = "curvatures" if name == "curvature_lr" else "points"
+    with pytest.raises(ValueError, match=f"{name}=0.5 would be ignored: Model has no {what}"):
+        trainer(tmp_path, frozen, extra={name: 0.5})
+    plain = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=f"{name}=0.5 would be ignored: Linear has no {what}"):
+        trainer(tmp_path, plain, extra={name: 0.5})
+
+
+class OnManifold(nn.Module):
+    def __init__(self, manifold: Manifold) -> None:
+        super().__init__()
+        self.points = nn.Parameter(manifold.random(3, 4))
+        self.manifold_of = {"points": manifold}
+
+
+@pytest.mark.parametrize(
+    "manifold", [PoincareBall(1.0), Sphere(1.0), Product([(Lorentz(1.0), 2), (Sphere(1.0), 2)])]
+)
+def test_a_flat_optimiser_that_would_lose_the_points(tmp_path: Path, manifold: Manifold) -> None:
+    model = OnManifold(manifold)
+    flat = torch.optim.SGD(model.parameters())
+    with pytest.raises(
+        ValueError, match=r"torch\.optim\.sgd\.SGD, for which points is flat: .*leave"
+    ):
+        trainer(tmp_path, model, extra={"optimizers": (flat, None)})
+
+
+def test_a_flat_optimiser_that_cannot_is_warned_of(tmp_path: Path) -> None:
+    class Mine(torch.optim.SGD):
+        pass
+
+    ball = OnManifold(PoincareBall(1.0))
+    for model, kind, heard in (
+        (Model(), torch.optim.AdamW, True),
+        (Model(), lambda p: RiemannianSGD(p, manifold=Lorentz(1.0)), False),
+        (Model(space=Euclidean), torch.optim.AdamW, False),
+        (ball, Mine, True),  # it may know more than its groups say
+    ):
+        with mock.patch.object(options._logger, "warning") as warning:
+            trainer(tmp_path, model, extra={"optimizers": (kind(model.parameters()), None)})
+        assert warning.called == heard
+        if heard:
+            assert "its steps are not those of" in warning.call_args[0][0]
+    assert options._logger.parent.name == "transformers"
 
 
 def test_an_optimiser_of_the_users(tmp_path: Path) -> None:
@@ -236,6 +304,87 @@ def test_engines_that_flatten_points_are_refused(
     if flag == "is_fsdp_enabled":
         plugin.fsdp_version = 2
         curved.create_optimizer()
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_deepspeed_is_refused_before_it_brings_its_own_optimiser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    """Neither an `optimizer` entry in its configuration nor `optimizers=` asks us for one."""
+    create = Trainer.create_accelerator_and_postprocess
+
+    def with_deepspeed(self: Any) -> None:
+        create(self)
+        self.is_deepspeed_enabled = True
+
+    monkeypatch.setattr(Trainer, "create_accelerator_and_postprocess", with_deepspeed)
+    model = Model()
+    extra = {"optimizers": (create_optimizer(model), None)} if given else {}
+    with pytest.raises(ValueError, match=r"DeepSpeed flattens .* rows of embed.weight"):
+        trainer(tmp_path, model, extra=extra)
+
+
+def test_copies_on_several_gpus_are_refused(tmp_path: Path) -> None:
+    args = arguments(tmp_path)
+    args._n_gpu = 2  # what a process that sees two GPUs finds
+    only_curvature = nn.ModuleDict({"curvature": Curvature(1.0, learnable=False)})
+    for model in (Model(), OnManifold(Lorentz(1.0)), only_curvature):
+        with pytest.raises(ValueError, match=r"2 GPUs.* torchrun --nproc-per-node 2.*VISIBLE"):
+            RiemannianTrainer(model, args)
+    RiemannianTrainer(nn.Linear(2, 2), args)
+
+
+def test_the_mixin_comes_first() -> None:
+    with pytest.raises(TypeError, match=r"class Wrong\(RiemannianTrainerMixin, Trainer\)"):
+
+        class Wrong(Trainer, RiemannianTrainerMixin):
+            pass
+
+    class Other(Trainer):
+        pass
+
+    with pytest.raises(TypeError, match="Other comes before RiemannianTrainerMixin"):
+
+        class AlsoWrong(Other, RiemannianTrainer):
+            pass
+
+    class Own(RiemannianTrainerMixin):  # a mixin of one's own
+        pass
+
+    class Right(Own, Other):
+        pass
+
+
+def test_a_trainer_without_the_methods_we_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Trainer, "_maybe_log_save_evaluate")
+    with pytest.raises(TypeError, match=r"transformers .* has no _maybe_log_save_evaluate, on"):
+
+        class Lost(RiemannianTrainerMixin, Trainer):
+            pass
+
+
+def test_a_trainer_with_a_step_of_its_own(tmp_path: Path) -> None:
+    """TRL's trainers count in `_step`."""
+
+    class Counts(Trainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._step = self._last_step = 0
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            self._step += 1
+            return super().training_step(*args, **kwargs)
+
+    class Both(RiemannianTrainerMixin, Counts):
+        pass
+
+    built = trainer(tmp_path, kind=Both)
+    ours = vars(built).keys() - vars(trainer(tmp_path, kind=Counts)).keys()
+    built.train()
+    assert built._step == 4
+    assert sorted(ours) == [
+        "_beltrami", "curvature_lr", "finite_check", "point_lr", "point_weight_decay",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("optim", ["adamw_torch", "adamw_torch_fused"])
@@ -417,6 +566,41 @@ def test_metrics_of_points_with_a_curvature_each_and_of_a_plain_model() -> None:
     assert geometry_metrics(nn.Linear(2, 2)) == {}
 
 
+def test_a_row_of_nan_shows() -> None:
+    table = bnn.Embedding(5, 3, manifold=Lorentz(1.0))
+    with torch.no_grad():
+        table.weight[2] = torch.nan
+    assert all(math.isnan(value) for value in geometry_metrics(table).values())
+    empty = OnManifold(Lorentz(1.0))
+    empty.points = nn.Parameter(torch.empty(0, 3))
+    assert geometry_metrics(empty) == {}
+
+
+@pytest.mark.gpu
+def test_metrics_wait_for_the_device_once() -> None:
+    curvature = Curvature(1.0)
+    tables = [bnn.Embedding(9, 3, manifold=Lorentz(curvature)) for _ in range(3)]
+    model = nn.ModuleList([curvature, *tables]).cuda()
+    geometry_metrics(model)
+    with synchronisations() as found:
+        geometry_metrics(model)
+    assert len(found) == 1
+
+
+@contextmanager
+def synchronisations() -> Iterator[list[str]]:
+    """What torch says of the times it waits for the device."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    found += [str(w.message) for w in caught if "synchronizing CUDA" in str(w.message)]
+
+
 # --- the stop -------------------------------------------------------------------------------------
 
 
@@ -505,11 +689,72 @@ def test_what_cannot_be_repeated_is_said(tmp_path: Path) -> None:
     assert caught.value.origin is None
 
 
+class FailsAgain(BadForward):
+    """Cannot be run a second time, in processes of rank `rank` alone."""
+
+    rank = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tripped = False
+
+    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+        here = not dist.is_initialized() or dist.get_rank() == self.rank
+        if self.tripped and here:
+            raise torch.OutOfMemoryError("no memory left.")
+        self.tripped = bool((ids == POISON).any())
+        return super().forward(x, ids)
+
+
+def test_a_batch_that_cannot_be_run_again(tmp_path: Path) -> None:
+    with pytest.raises(NonFiniteLossError) as caught:
+        trainer(tmp_path, Model(FailsAgain()), samples(8, poison=3)).train()
+    assert (caught.value.step, caught.value.origin) == (2, None)
+    says = "the batch could not be run again: OutOfMemoryError: no memory left.\n"
+    assert says in str(caught.value)
+    assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+
+
+def test_a_large_loss_in_float64_is_finite(tmp_path: Path) -> None:
+    class Large(Model):
+        def forward(self, ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            out = super().forward(ids, labels)
+            return {**out, "loss": out["loss"].double() + 1e300}
+
+    built = trainer(tmp_path, Large(), gradient_accumulation_steps=2, logging_steps=100)
+    built.train()
+    assert built.state.global_step == 4
+
+
+def test_messages_and_checkpoints_that_were_not_finished(tmp_path: Path) -> None:
+    class Between(nn.Module):
+        """Divides in its own forward, of which the report has a note."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fault, self.after = BadForward(), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+            return self.after(x / (ids != POISON).to(x).unsqueeze(-1))
+
+    options = {"save_strategy": "steps", "save_steps": 1}
+    built = trainer(tmp_path, Model(Between()), samples(8, poison=5), **options)
+    for name in ("checkpoint-3", "checkpoint-last"):  # the writer was killed, and another's
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "checkpoint-last/trainer_state.json").touch()
+    with pytest.raises(NonFiniteLossError) as caught:
+        built.train()
+    assert f"the last checkpoint is {tmp_path / 'checkpoint-2'}." in str(caught.value)
+    assert "It reaches fault.after (Linear) first." in str(caught.value)
+    assert ".." not in str(caught.value)
+
+
 class Late(Ordered):
     """As on a GPU that nobody waits for."""
 
-    def _knows_at_once(self) -> bool:
-        return False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._beltrami.knows_at_once = lambda: False
 
 
 @pytest.mark.parametrize("poison", [3, 7])  # with a step to come, and at the very end
@@ -521,6 +766,82 @@ def test_without_waiting_it_stops_a_step_later(tmp_path: Path, poison: int) -> N
     assert caught.value.step == poison // 2 + 1
     assert "was not finite before the forward" in str(caught.value)
     assert "resume with True to learn the layer" in str(caught.value)
+
+
+def kept(built: Any) -> list[Any]:
+    """The batches that a Trainer still holds."""
+    check = built._beltrami
+    return [*check._step.batches, *check._last_step.batches]
+
+
+def test_no_batch_is_kept_after_a_run(tmp_path: Path) -> None:
+    class Impatient(Late):
+        held = 0
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            self.held = max(self.held, len(kept(self)))
+            if self.state.global_step == 3:
+                raise KeyboardInterrupt
+            return super().training_step(*args, **kwargs)
+
+    built = trainer(tmp_path, kind=Late, logging_steps=100)
+    built.train()
+    assert kept(built) == []
+    broken = trainer(tmp_path, kind=Impatient, logging_steps=100)
+    with pytest.raises(KeyboardInterrupt):
+        broken.train()
+    assert broken.held == 1
+    assert kept(broken) == []
+
+
+def test_the_last_step_is_judged_with_its_own_weights(tmp_path: Path) -> None:
+    """Trainer loads the best checkpoint before it says that training has ended."""
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            control.should_training_stop = state.global_step == 4
+
+    built = trainer(
+        tmp_path, Model(BadForward()), samples(16, poison=7), kind=Late, max_steps=8,
+        extra={"eval_dataset": samples(2), "callbacks": [Stop()]}, logging_steps=100,
+        eval_strategy="steps", eval_steps=3, save_strategy="steps", save_steps=3,
+        load_best_model_at_end=True,
+    )  # fmt: skip
+    with (
+        mock.patch.object(built, "_load_best_model") as loaded,
+        pytest.raises(NonFiniteLossError) as caught,
+    ):
+        built.train()
+    assert caught.value.step == 4
+    assert not loaded.called
+    assert "was not finite before the forward" in str(caught.value)
+
+
+def order_of(built: Any) -> list[str]:
+    """When steps are queued, and when something is read from the device, in a run."""
+    found: list[str] = []
+    step, get = built.training_step, steps.Reading.get
+
+    def train(*args: Any, **kwargs: Any) -> Any:
+        loss = step(*args, **kwargs)
+        found.append("step")
+        return loss
+
+    def read(self: steps.Reading) -> list[float]:
+        found.append("read")
+        return get(self)
+
+    built.training_step = train
+    with mock.patch.object(steps.Reading, "get", read):
+        built.train()
+    return found
+
+
+def test_a_step_is_read_once_the_next_is_queued(tmp_path: Path) -> None:
+    options = {"logging_steps": 100, "logging_nan_inf_filter": False, "max_steps": 4}
+    late = order_of(trainer(tmp_path, kind=Late, **options))
+    assert late == ["step", *["step", "read"] * 3, "read"]
+    assert order_of(trainer(tmp_path, **options)) == ["step", "read"] * 4  # a CPU knows at once
 
 
 @pytest.mark.parametrize("due", ["logging", "save", "eval"])
@@ -543,7 +864,7 @@ def test_the_check_can_be_left_out_and_leaves_evaluation_alone(tmp_path: Path) -
     )
     unwatched.train()
     assert unwatched.state.global_step == 4
-    assert not any(type(c).__name__ == "_FiniteCheck" for c in unwatched.callback_handler.callbacks)
+    assert not any(type(c).__name__ == "FiniteCheck" for c in unwatched.callback_handler.callbacks)
     built = trainer(
         tmp_path, Model(BadForward()), eval_strategy="steps", eval_steps=2,
         extra={"eval_dataset": samples(2, poison=0)},
@@ -651,21 +972,17 @@ def test_dropout_on_a_gpu_is_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_the_check_waits_for_no_device(tmp_path: Path) -> None:
-    """As many synchronisations with it as without."""
+    """As many synchronisations with it as without, and events are those of the step before."""
     counts = []
     for check in (False, True):
         built = trainer(
             tmp_path, use_cpu=False, max_steps=20, logging_steps=100, logging_nan_inf_filter=False,
             extra={"finite_check": check},
         )  # fmt: skip
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                built.train()
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        counts.append(sum("synchronizing CUDA" in str(w.message) for w in caught))
+        with synchronisations() as found:
+            order = order_of(built)
+        counts.append(len(found))
+        assert order == (["step", *["step", "read"] * 19, "read"] if check else ["step"] * 20)
     assert counts[0] == counts[1]
 
 
@@ -692,7 +1009,7 @@ def _train_together(folder: Path, kind: str, fault: str) -> dict[str, Any]:
     return {**built.state.log_history[-2], "rank": -1}
 
 
-@pytest.mark.slow
+@in_processes
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 @pytest.mark.parametrize("fault", ["forward", "backward"])
 def test_all_processes_stop_and_name_the_same_layer(tmp_path: Path, kind: str, fault: str) -> None:
@@ -703,7 +1020,30 @@ def test_all_processes_stop_and_name_the_same_layer(tmp_path: Path, kind: str, f
     assert "Where (process 1)" in one["message"]
 
 
-@pytest.mark.slow
+class LastFailsAgain(FailsAgain):
+    """In process 1, whose batch of step 4 is the bad one; process 0 has no fault."""
+
+    rank = 1
+
+
+def _fail_together(folder: Path) -> dict[str, Any]:
+    model = Model(LastFailsAgain())
+    built = trainer(folder, model, samples(16, poison=15), ddp_find_unused_parameters=False)
+    with pytest.raises(NonFiniteLossError) as caught:
+        built.train()
+    return {"message": str(caught.value), "cause": type(caught.value.__cause__).__name__}
+
+
+@in_processes
+def test_all_processes_stop_if_one_cannot_run_its_batch_again(tmp_path: Path) -> None:
+    one, other = together(2, _fail_together, tmp_path, tmp_path / "out")
+    assert one["message"] == other["message"]
+    says = "the batch could not be run again: process 1: OutOfMemoryError: no memory left."
+    assert says in one["message"]
+    assert (one["cause"], other["cause"]) == ("NoneType", "OutOfMemoryError")
+
+
+@in_processes
 def test_sharded_parameters_log_what_whole_ones_do(tmp_path: Path) -> None:
     data = samples(16, poison=15)  # as in the processes
     single = trainer(
@@ -718,14 +1058,16 @@ def test_sharded_parameters_log_what_whole_ones_do(tmp_path: Path) -> None:
             assert found[key] == pytest.approx(expected[key], rel=1e-3), key
 
 
-def _shard_and_measure() -> dict[str, float]:
-    model = _tables()
+def _shard_and_measure(row: int | None = None) -> dict[str, float]:
+    from torch.distributed.fsdp import fully_shard
+
+    model = _tables(row)
     fully_shard(model)
     assert all(hasattr(p, "full_tensor") for p in model.parameters())
     return geometry_metrics(model)
 
 
-def _tables() -> nn.Module:
+def _tables(row: int | None = None) -> nn.Module:
     torch.manual_seed(3)
     model = nn.Module()
     model.curvature = Curvature(1.5)
@@ -739,14 +1081,21 @@ def _tables() -> nn.Module:
         "point": Product([(H, 3), (Euclidean(), 2)]),
         "heads": Lorentz(model.each),
     }
+    if row is not None:
+        with torch.no_grad():
+            model.large.weight[row] = torch.nan
     return model
 
 
+@in_processes
 def test_metrics_of_split_tables_are_those_of_whole_ones(tmp_path: Path) -> None:
     expected = geometry_metrics(_tables())
     assert len(expected) == 4 * 3 + 5
     for found in together(2, _shard_and_measure, tmp_path):
         assert found == pytest.approx(expected, rel=1e-6)
+    for found in together(2, _shard_and_measure, tmp_path, 3 * 2999):  # of the second process
+        bad = {name for name, value in found.items() if math.isnan(value)}
+        assert bad == {f"radius/large.weight/{label}" for label in ("q05", "q50", "q95")}
 
 
 # --- without transformers -------------------------------------------------------------------------

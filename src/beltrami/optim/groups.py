@@ -8,6 +8,7 @@ when they are copied, moved, sharded or replaced, and no parameter is recognised
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ def param_groups(
     Returns: dicts with `params` (pairs of name and parameter), `manifold`, `weight_decay`, `kind`
         and, where given, `lr`.
     """
-    points = _points(model)
+    points = points_of(model.named_modules())
     curvatures = _curvatures(model)
     exempt = _exempt(model)
     groups: dict[tuple[str, Manifold], Group] = {}
@@ -61,7 +62,7 @@ def param_groups(
             kind, decay, rate = "curvature", 0.0, curvature_lr
         elif id(parameter) in points:
             kind, decay, rate = "points", point_weight_decay, point_lr
-            manifold = points[id(parameter)][1]
+            manifold = points[id(parameter)][2]
         elif id(parameter) in exempt or parameter.ndim < 2:
             kind, decay, rate = "no_decay", 0.0, None
         else:
@@ -78,10 +79,10 @@ def param_groups(
     return sorted(groups.values(), key=lambda group: _KINDS.index(group["kind"]))
 
 
-def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
-    """Names and manifolds of the parameters that are points, by identity."""
-    found: dict[int, tuple[str, Manifold]] = {}
-    for prefix, module in model.named_modules():
+def points_of(modules: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor, Manifold]]:
+    """Names, values and manifolds of the parameters that are points, by identity."""
+    found: dict[int, tuple[str, Tensor, Manifold]] = {}
+    for prefix, module in modules:
         for own, manifold in getattr(module, "manifold_of", {}).items():
             name = f"{prefix}.{own}" if prefix else own
             parameter = {**module._parameters, **module._buffers}.get(own)
@@ -96,11 +97,11 @@ def _points(model: nn.Module) -> dict[int, tuple[str, Manifold]]:
                     "parameter of that module: a parametrised or flattened parameter (FSDP1) "
                     "cannot be trained as points"
                 )
-            known = found.setdefault(id(parameter), (name, manifold))
-            if known[1] != manifold:
+            known, _, there = found.setdefault(id(parameter), (name, parameter, manifold))
+            if there != manifold:
                 raise ValueError(
-                    f"{known[0]} and {name} are one parameter, but its modules say it lies on "
-                    f"{known[1]!r} and on {manifold!r}"
+                    f"{known} and {name} are one parameter, but its modules say it lies on "
+                    f"{there!r} and on {manifold!r}"
                 )
     return found
 
@@ -112,10 +113,7 @@ def _curvatures(model: nn.Module) -> set[int]:
     for module in model.modules():
         if isinstance(module, Curvature):
             found |= {id(p) for p in module.parameters()}
-        places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
-        for manifold in (*places, *getattr(module, "manifold_of", {}).values()):
-            if not isinstance(manifold, Manifold):
-                continue
+        for manifold in manifolds_of(module):
             for raw in curvature_parameters(manifold):
                 if split and not is_sharded(raw):
                     raise ValueError(
@@ -124,6 +122,13 @@ def _curvatures(model: nn.Module) -> set[int]:
                     )
                 found.add(id(raw))
     return found
+
+
+def manifolds_of(module: nn.Module) -> list[Manifold]:
+    """The manifolds a module works on, and those its own parameters lie on."""
+    places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
+    found = (*places, *getattr(module, "manifold_of", {}).values())
+    return [manifold for manifold in found if isinstance(manifold, Manifold)]
 
 
 def curvature_parameters(manifold: Manifold) -> list[Tensor]:

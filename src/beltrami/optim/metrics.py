@@ -12,12 +12,13 @@ from beltrami.geometry import Curvature, Manifold, Product
 from beltrami.geometry.manifold import learnable_curvatures
 from beltrami.kernels.dtypes import wide
 from beltrami.optim.finite import module_paths
+from beltrami.optim.groups import manifolds_of, points_of
 from beltrami.optim.points import factors_of
 from beltrami.optim.sharded import full, is_sharded, local
 
 # Rows of a table whose radii are logged: quantiles are then off by a percent, at no cost.
 _ROWS = 4096
-_QUANTILES = {"q05": 0.05, "q50": 0.50, "q95": 0.95}
+_QUANTILES = ("q05", "q50", "q95")
 
 # Curvatures of one module that are logged one by one; of more, the smallest, median and largest.
 _FEW = 8
@@ -32,7 +33,8 @@ def geometry_metrics(model: nn.Module) -> dict[str, float]:
     - `curvature_at_bound/<name>`: 1 if a `Curvature` sits at one of its bounds, else 0; of several
       the share of those that do.
     - `radius/<name>/q05`, `/q50`, `/q95`: quantiles over rows of the distance from the origin, for
-      each parameter that `manifold_of` names. Of tables beyond 4096 rows every k-th is taken.
+      each parameter that `manifold_of` names. Of tables beyond 4096 rows every k-th is taken. They
+      are NaN if one of these rows is not finite.
 
     The device is waited for once. Where parameters are split over processes, all must call, and
     all get the values of the whole model.
@@ -40,9 +42,12 @@ def geometry_metrics(model: nn.Module) -> dict[str, float]:
     found: dict[str, Tensor] = {}
     _log_curvatures(model, found)
     for name, parameter, manifold in named_points(model):
+        if not parameter.numel():
+            continue
         radii = _radii(parameter, _whole_manifold(manifold))
-        levels = torch.tensor(list(_QUANTILES.values()), dtype=radii.dtype, device=radii.device)
-        for label, value in zip(_QUANTILES, radii.nanquantile(levels), strict=True):
+        # Made on the device: numbers from the host would be waited for, once a table.
+        levels = torch.linspace(0.05, 0.95, 3, dtype=radii.dtype, device=radii.device)
+        for label, value in zip(_QUANTILES, radii.quantile(levels), strict=True):
             found[f"radius/{name}/{label}"] = value
     if not found:
         return {}
@@ -58,7 +63,7 @@ def _log_curvatures(model: nn.Module, found: dict[str, Tensor]) -> None:
             whole = _whole_curvature(module)
             _log_values(f"curvature/{path}", whole.value.flatten(), found)
             found[f"curvature_at_bound/{path}"] = whole.at_bound().float().mean()
-        for manifold in _manifolds(module):
+        for manifold in manifolds_of(module):
             for c in learnable_curvatures(manifold):
                 if isinstance(c, Tensor) and id(c) in names:
                     _log_values(f"curvature/{names[id(c)]}", full(c).flatten(), found)
@@ -76,13 +81,8 @@ def _log_values(key: str, values: Tensor, found: dict[str, Tensor]) -> None:
 
 def named_points(model: nn.Module) -> list[tuple[str, Tensor, Manifold]]:
     """Names, values and manifolds of the parameters that are points, shared ones once."""
-    found: dict[int, tuple[str, Tensor, Manifold]] = {}
-    for module, path in module_paths(model).items():
-        for own, manifold in getattr(module, "manifold_of", {}).items():
-            parameter = getattr(module, own)
-            name = f"{path}.{own}" if path else own
-            found.setdefault(id(parameter), (name, parameter, manifold))
-    return list(found.values())
+    paths = module_paths(model)
+    return list(points_of((path, module) for module, path in paths.items()).values())
 
 
 def _parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
@@ -93,12 +93,6 @@ def _parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
         for own, parameter in module._parameters.items()
         if parameter is not None
     ]
-
-
-def _manifolds(module: nn.Module) -> list[Manifold]:
-    found = [getattr(module, name, None) for name in ("manifold", "manifold_out")]
-    found += getattr(module, "manifold_of", {}).values()
-    return [manifold for manifold in found if isinstance(manifold, Manifold)]
 
 
 def _whole_curvature(curvature: Curvature) -> Curvature:
@@ -119,7 +113,7 @@ def _whole_manifold(manifold: Manifold) -> Manifold:
 
 
 def _radii(points: Tensor, manifold: Manifold) -> Tensor:
-    """Distances from the origin of rows at a fixed stride; NaN fills up where processes have fewer.
+    """Distances from the origin of rows at a fixed stride.
 
     Which rows are taken does not depend on how many processes hold them.
     """
@@ -133,19 +127,21 @@ def _radii(points: Tensor, manifold: Manifold) -> Tensor:
         x = x.reshape(rows, *points.shape[points.ndim - kept_dims :])[::stride]
         return manifold.dist0(wide(x)).flatten()
     group, rank, world = split
-    share = -(-points.shape[0] // world)  # rows of the first dimension a process, the last fewer
     inner = rows // points.shape[0]
-    start = rank * share * inner
+    share = -(-points.shape[0] // world) * inner  # rows a process; the last ones hold fewer
+    taken = [range(-(-r * share // stride) * stride, min((r + 1) * share, rows), stride)
+             for r in range(world)]  # fmt: skip
     x = local(points.detach())
     x = x.reshape(x.shape[0] * inner, *points.shape[points.ndim - kept_dims :])
-    x = x[-start % stride :: stride]
+    x = x[-rank * share % stride :: stride]
     radii = manifold.dist0(wide(x)).flatten()
-    most = -(-share * inner // stride) * (points.shape[-2] if kept_dims == 2 else 1)
-    padded = radii.new_full((most,), torch.nan)
+    each = points.shape[-2] if kept_dims == 2 else 1
+    counts = [len(r) * each for r in taken]
+    padded = radii.new_zeros(max(counts))  # all_gather wants the same length of all
     padded[: len(radii)] = radii
     parts = [torch.empty_like(padded) for _ in range(world)]
     torch.distributed.all_gather(parts, padded, group=group)
-    return torch.cat(parts)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
 def _row_split(points: Tensor) -> tuple[Any, int, int] | None:
