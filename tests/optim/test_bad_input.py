@@ -28,6 +28,7 @@ from beltrami.optim import (
     RiemannianAdam,
     RiemannianAdamW,
     RiemannianSGD,
+    adam,
     create_optimizer,
     param_groups,
 )
@@ -326,7 +327,11 @@ def test_bad_options_of_sgd(option: dict[str, Any], error: type[Exception], word
         RiemannianSGD([{"params": [table()], **option}], manifold=Lorentz())
 
 
-def test_a_fused_step_where_there_is_none() -> None:
+def test_a_fused_step_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adam, "why_not_fused", lambda device: "no GPU")
+    with pytest.raises(ValueError, match="cannot step these points: no GPU"):
+        RiemannianAdam([table()], manifold=Lorentz(), fused=True)
+    monkeypatch.setattr(adam, "why_not_fused", lambda device: None)
     x = table(2, 10000)  # wider than the kernel takes, wherever it runs
     x.grad = torch.ones_like(x)
     optimizer = RiemannianAdam([x], manifold=Lorentz(), fused=True)
