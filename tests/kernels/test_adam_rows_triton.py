@@ -5,9 +5,6 @@ It runs in Triton's interpreter where there is no GPU, and compiled where there 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,6 +13,7 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
 from beltrami.kernels.adam_rows import adam_rows_
+from tests.gpu import no_waiting
 from tests.kernels.adam_states import (
     RATES,
     TOLERANCE,
@@ -247,19 +245,6 @@ def test_on_a_cpu_the_fused_kernel_needs_the_interpreter(monkeypatch: pytest.Mon
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    """An error where the host waits for the device."""
-    torch.cuda.synchronize()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the mode is a prototype
-            torch.cuda.set_sync_debug_mode("error")
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu

@@ -10,7 +10,6 @@ import inspect
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from torch import Tensor
 import beltrami
 import beltrami.nn as bnn
 from beltrami.geometry import Manifold
+from tests.gpu import no_waiting
 from tests.nn.layers import CASES, KINDS, Case, Inputs, Model, build, feed, randomise
 
 SEEDS = range(3)
@@ -543,19 +543,6 @@ def cuda() -> Iterator[None]:
         (x @ x).sum().backward()
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    """An error where the host waits for the device."""
-    torch.cuda.synchronize()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the mode is a prototype
-            torch.cuda.set_sync_debug_mode("error")
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu

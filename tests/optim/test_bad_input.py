@@ -505,3 +505,14 @@ def test_options_are_checked_before_anything_moves(
         RiemannianAdam([table], manifold=Lorentz(1.0), **options)
     with pytest.raises(error, match=words):
         RiemannianAdam([{"params": [table], **options}], manifold=Lorentz(1.0))
+
+
+def test_a_refused_group_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adam, "why_not_fused", lambda device: "no GPU")
+    first, second = table(), table()
+    optimizer = RiemannianAdam([first], manifold=Lorentz())
+    with pytest.raises(ValueError, match="no GPU"):
+        optimizer.add_param_group({"params": [second], "fused": True})
+    first.grad = torch.ones_like(first)
+    optimizer.step()
+    assert first.detach().abs().min() > 0

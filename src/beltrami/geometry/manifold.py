@@ -24,7 +24,7 @@ from collections.abc import Hashable
 from typing import ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from beltrami.geometry import lorentz, poincare, product, sphere, stereographic
 from beltrami.geometry.ball import pairwise_sq
@@ -664,3 +664,10 @@ def learnable_curvatures(manifold: Manifold) -> list[Curvature | Tensor]:
         return [curvature] if curvature.learnable else []
     given = getattr(manifold, "_given", None)
     return [given] if isinstance(given, Tensor) and given.requires_grad else []
+
+
+def manifolds_of(module: nn.Module) -> list[Manifold]:
+    """The manifolds a module, ours or not, says it works on or its own parameters lie on."""
+    places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
+    found = (*places, *getattr(module, "manifold_of", {}).values())
+    return [manifold for manifold in found if isinstance(manifold, Manifold)]

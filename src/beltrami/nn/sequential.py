@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from beltrami.geometry import Manifold
-from beltrami.geometry.manifold import learnable_curvatures
+from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
 from beltrami.nn.layer import Layer
 
 
@@ -86,7 +85,7 @@ def check_model(model: nn.Module) -> None:
     owned = {id(module) for module in model.modules()}
     owned |= {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, module in model.named_modules():
-        for manifold in _manifolds(module):
+        for manifold in manifolds_of(module):
             for curvature in learnable_curvatures(manifold):
                 if id(curvature) not in owned:
                     what = type(curvature).__name__
@@ -95,10 +94,3 @@ def check_model(model: nn.Module) -> None:
                         "no module of the model has registered, so it is not trained, saved or "
                         "moved: set it as an attribute of the model, once"
                     )
-
-
-def _manifolds(module: nn.Module) -> list[Manifold]:
-    """The manifolds a module says it works on, ours or not."""
-    found = [getattr(module, name, None) for name in ("manifold", "manifold_out")]
-    points = getattr(module, "manifold_of", {})
-    return [m for m in (*found, *points.values()) if isinstance(m, Manifold)]

@@ -104,21 +104,24 @@ class RiemannianAdam(RiemannianOptimizer):
             "capturable": capturable,
             "nonfinite": nonfinite,
         }
-        _check(defaults)
         super().__init__(params, defaults, manifold)
 
-    def add_param_group(self, param_group: Group) -> None:
-        """Add a group; it must say its `manifold`, unless the optimiser was given one for all."""
-        _check({**self.defaults, **param_group})
-        super().add_param_group(param_group)
-        if param_group["fused"] and not isinstance(param_group["manifold"], Euclidean):
-            obstacles = (why_not_fused(local(p).device) for p in param_group["params"])
-            if obstacle := next(filter(None, obstacles), None):
-                self.param_groups.pop()
-                raise ValueError(
-                    f"fused=True, but the Triton kernel cannot step these points: {obstacle}; "
-                    "leave fused at None"
-                )
+    def _check_options(self, options: Group) -> None:
+        check_rate(options)
+        for name in ("amsgrad", "maximize", "capturable"):
+            check_flag(name, options[name])
+        check_flag("fused", options["fused"], optional=True)
+        if options["foreach"] and options["fused"]:
+            raise ValueError("foreach and fused cannot both be True: choose one")
+        check_number("eps", options["eps"])
+        check_number("weight_decay", options["weight_decay"])
+        betas = options["betas"]
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise TypeError(f"betas must be two numbers, got {betas!r}")
+        for i, beta in enumerate(betas):
+            check_number(f"betas[{i}]", beta, high=1.0)
+        if options["fused"] and isinstance(options["manifold"], Manifold):
+            _check_fused(options)
 
     def _init_group(
         self,
@@ -308,28 +311,23 @@ def _second_moment(p: Tensor, manifold: Manifold) -> Tensor:
     return row_numbers_like(p, count_factors(manifold), numbers_dtype(p))
 
 
-def _check(options: Group) -> None:
-    check_rate(options)
-    for name in ("amsgrad", "maximize", "capturable"):
-        check_flag(name, options[name])
-    check_flag("fused", options["fused"], optional=True)
-    if options["foreach"] and options["fused"]:
-        raise ValueError("foreach and fused cannot both be True: choose one")
-    check_number("eps", options["eps"])
-    check_number("weight_decay", options["weight_decay"])
-    betas = options["betas"]
-    if not isinstance(betas, tuple | list) or len(betas) != 2:
-        raise TypeError(f"betas must be two numbers, got {betas!r}")
-    for i, beta in enumerate(betas):
-        check_number(f"betas[{i}]", beta, high=1.0)
-    manifold = options.get("manifold")
-    if isinstance(manifold, Manifold) and not isinstance(manifold, Euclidean) and options["fused"]:
-        if not has_kernels(manifold):
+def _check_fused(options: Group) -> None:
+    """Raise `ValueError` if `fused=True` demands a step of points that there is not."""
+    manifold = options["manifold"]
+    if isinstance(manifold, Euclidean):
+        return
+    if not has_kernels(manifold):
+        raise ValueError(
+            f"fused=True, but there is no fused step for {manifold!r}: leave fused at None"
+        )
+    if options["capturable"]:
+        raise ValueError(
+            "fused=True and capturable=True: the fused step of points takes its numbers from "
+            "the host, which a graph cannot capture; leave fused at None"
+        )
+    for p in options.get("params", ()):
+        if obstacle := why_not_fused(local(p).device):
             raise ValueError(
-                f"fused=True, but there is no fused step for {manifold!r}: leave fused at None"
-            )
-        if options["capturable"]:
-            raise ValueError(
-                "fused=True and capturable=True: the fused step of points takes its numbers from "
-                "the host, which a graph cannot capture; leave fused at None"
+                f"fused=True, but the Triton kernel cannot step these points: {obstacle}; "
+                "leave fused at None"
             )

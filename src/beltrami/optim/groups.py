@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from beltrami.geometry import Curvature, Euclidean, Manifold
-from beltrami.geometry.manifold import learnable_curvatures
+from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
 from beltrami.optim.sharded import is_sharded
 
 Group = dict[str, Any]
@@ -122,13 +122,6 @@ def _curvatures(model: nn.Module) -> set[int]:
                     )
                 found.add(id(raw))
     return found
-
-
-def manifolds_of(module: nn.Module) -> list[Manifold]:
-    """The manifolds a module works on, and those its own parameters lie on."""
-    places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
-    found = (*places, *getattr(module, "manifold_of", {}).values())
-    return [manifold for manifold in found if isinstance(manifold, Manifold)]
 
 
 def curvature_parameters(manifold: Manifold) -> list[Tensor]:

@@ -46,12 +46,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 )
             params = param_groups(params, weight_decay=defaults["weight_decay"])
         self._widths: list[list[int]] = []
-        super().__init__(params, {**defaults, "manifold": manifold})
+        defaults = {**defaults, "manifold": manifold}
+        self._check_options(defaults)
+        super().__init__(params, defaults)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it must say its `manifold`, unless the optimiser was given one for all."""
         super().add_param_group(param_group)
         try:
+            self._check_options(param_group)
             check_group(param_group)
             check_curvatures(self.param_groups)
         except (TypeError, ValueError):
@@ -63,6 +66,13 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         if "_widths" not in self.__dict__:  # a pickle; a state dict is loaded into known groups
             self._widths = [point_widths(group) for group in self.param_groups]
+
+    @abstractmethod
+    def _check_options(self, options: Group) -> None:
+        """Raise for options that make no sense: the defaults, or those of a group and its `params`.
+
+        Called before anything is kept, so that what is refused leaves no trace.
+        """
 
     # --- stepping ---------------------------------------------------------------------------------
 
@@ -123,7 +133,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)  # a state of torch's own has not all of our options
         # torch casts state to the parameters' dtype; numbers of rows are kept wider than bfloat16.
-        for parameter, saved in self._saved_states(state_dict):
+        for parameter, _, saved in self._saved_states(state_dict):
             state, dtype = self.state[parameter], numbers_dtype(parameter)
             for name, value in saved.items():
                 if name.endswith("exp_avg_sq") and state[name].dtype != dtype:
@@ -163,8 +173,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     f"the state dict's parameter group {i} lies on {there}, that of this optimiser "
                     f"on {here}: a state can only be loaded onto the manifold it was saved from"
                 )
-        for parameter, saved in self._saved_states(state_dict):
-            for name, expected in self._state_shapes(parameter).items():
+        for parameter, manifold, saved in self._saved_states(state_dict):
+            for name, expected in _state_shapes(parameter, manifold).items():
                 value = saved.get(name)
                 if isinstance(value, Tensor) and value.shape != expected:
                     raise ValueError(
@@ -173,22 +183,22 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                         f"{tuple(expected)}: it was saved by another optimiser or for another model"
                     )
 
-    def _saved_states(self, state_dict: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-        """Our points, each with what a state dict holds for it."""
+    def _saved_states(
+        self, state_dict: dict[str, Any]
+    ) -> Iterator[tuple[Tensor, Manifold, dict[str, Any]]]:
+        """Our points, each with its manifold and what a state dict holds for it."""
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
             if isinstance(group["manifold"], Euclidean):
                 continue
             for parameter, key in zip(group["params"], saved["params"], strict=False):
                 if key in state_dict["state"]:
-                    yield parameter, state_dict["state"][key]
+                    yield parameter, group["manifold"], state_dict["state"][key]
 
-    def _state_shapes(self, parameter: Tensor) -> dict[str, torch.Size]:
-        """Shapes of the state of a point."""
-        manifold = next(
-            g["manifold"] for g in self.param_groups if any(p is parameter for p in g["params"])
-        )
-        numbers = torch.Size((*parameter.shape[:-1], count_factors(manifold)))
-        same = ("exp_avg", "momentum_buffer")
-        return dict.fromkeys(same, parameter.shape) | dict.fromkeys(
-            ("exp_avg_sq", "max_exp_avg_sq"), numbers
-        )
+
+def _state_shapes(parameter: Tensor, manifold: Manifold) -> dict[str, torch.Size]:
+    """Shapes of the state of points."""
+    numbers = torch.Size((*parameter.shape[:-1], count_factors(manifold)))
+    same = ("exp_avg", "momentum_buffer")
+    return dict.fromkeys(same, parameter.shape) | dict.fromkeys(
+        ("exp_avg_sq", "max_exp_avg_sq"), numbers
+    )

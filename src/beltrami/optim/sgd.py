@@ -66,13 +66,19 @@ class RiemannianSGD(RiemannianOptimizer):
             "foreach": foreach,
             "nonfinite": nonfinite,
         }
-        _check(defaults)
         super().__init__(params, defaults, manifold)
 
-    def add_param_group(self, param_group: Group) -> None:
-        """Add a group; it must say its `manifold`, unless the optimiser was given one for all."""
-        _check({**self.defaults, **param_group})
-        super().add_param_group(param_group)
+    def _check_options(self, options: Group) -> None:
+        check_rate(options)
+        for name in ("nesterov", "maximize"):
+            check_flag(name, options[name])
+        for name in ("momentum", "dampening", "weight_decay"):
+            check_number(name, options[name])
+        if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
+            raise ValueError(
+                "nesterov needs a momentum and zero dampening, got "
+                f"momentum={options['momentum']}, dampening={options['dampening']}"
+            )
 
     def _init_group(
         self,
@@ -165,16 +171,3 @@ class _Mover:
                 sgd_points_(*args, self.first, factor.manifold)
             else:
                 sgd_rows_(*args, first=self.first, c=factor.c, model=factor.model)
-
-
-def _check(options: Group) -> None:
-    check_rate(options)
-    for name in ("nesterov", "maximize"):
-        check_flag(name, options[name])
-    for name in ("momentum", "dampening", "weight_decay"):
-        check_number(name, options[name])
-    if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
-        raise ValueError(
-            "nesterov needs a momentum and zero dampening, got "
-            f"momentum={options['momentum']}, dampening={options['dampening']}"
-        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beltrami.geometry import Curvature, Euclidean
-from beltrami.optim.groups import curvature_parameters, manifolds_of
+from beltrami.geometry.manifold import manifolds_of
+from beltrami.optim.groups import curvature_parameters
 from beltrami.optim.metrics import named_points
 
 if TYPE_CHECKING:
