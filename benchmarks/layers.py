@@ -10,7 +10,6 @@ writes layers_cuda.json to FOLDER; put into benchmarks/results, it joins the pag
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,9 +17,9 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import layers_cases, layers_report, layers_timing, machine, markers
+from benchmarks import timings as timing_files
 from benchmarks.command import execute
 from benchmarks.layers_timing import Timing
 
@@ -44,7 +43,7 @@ class Options:
     only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
     """Only cases whose "name width" contains this, for example "block" or "block 1024"."""
     rounds: int | None = None
-    """How often each competitor has its turn: 9 on a cpu and 30 on cuda by default."""
+    """How often each competitor has its turn; other than 9 (cpu) or 30 (cuda), no page."""
     out: Path | None = None
     """Write the JSON file to this folder, also of a partial run, and leave the pages alone."""
     commit: str = ""
@@ -75,42 +74,22 @@ def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
 def show(timings: list[Timing], options: Options, console: Console) -> None:
     found = layers_report.lines(timings)
     header, body = layers_report.rows(found, options.device, judged=not options.quick)
-    table = Table(title=f"layers on {options.device}; ratios of minima / of medians")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i < 2 else "right")
-    for row in body:
-        table.add_row(*(cell.replace("**missed**", "[red]missed[/red]") for cell in row))
-    console.print(table)
+    title = f"layers on {options.device}; ratios of minima / of medians"
+    timing_files.show(title, header, body, 2, console)
 
 
 def describe(options: Options, rounds: int) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "command": layers_report.command(options.device, options.only),
-        "device": options.device,
-        "rounds": rounds,
-        **machine.describe(),
-    }
-    if options.commit:
-        about["commit"] = options.commit
-    if options.device == "cuda":
-        about["gpu"] = torch.cuda.get_device_name()
-    return about
+    command = layers_report.command(options.device, options.only)
+    return timing_files.describe(options, command, rounds)
 
 
 def write(timings: list[Timing], about: dict[str, Any], folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILES[about["device"]]
     rounded = [{**asdict(t), "times": [round(ms, 4) for ms in t.times]} for t in timings]
-    rows = ",\n".join(json.dumps(t, ensure_ascii=False) for t in rounded)
-    head = json.dumps(about, ensure_ascii=False)[:-1]
-    path.write_text(f'{head}, "timings": [\n{rows}\n]}}\n', encoding="utf-8")
-    return path
+    return timing_files.write(rounded, about, folder / FILES[about["device"]])
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Timing]]:
-    about = json.loads(path.read_text(encoding="utf-8"))
-    timings = [Timing(**{**t, "times": tuple(t["times"])}) for t in about.pop("timings")]
-    return about, timings
+    return timing_files.read(path, Timing)
 
 
 def render(folder: Path = FOLDER, page: Path = PAGE, guide: Path = GUIDE) -> list[str]:
@@ -130,11 +109,8 @@ def run(options: Options) -> int:
     if options.render:
         console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
         return 0
-    if options.device == "cuda" and not torch.cuda.is_available():
-        console.print("--device cuda needs a GPU, and torch sees none")
-        return 2
-    if options.rounds is not None and options.rounds < 1:
-        console.print(f"--rounds must be at least 1, got {options.rounds}")
+    if obstacle := timing_files.obstacle(options):
+        console.print(obstacle)
         return 2
     torch.set_num_threads(1)
     rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
@@ -146,7 +122,7 @@ def run(options: Options) -> int:
     about = describe(options, rounds)
     if options.out is not None:
         console.print(f"wrote {write(timings, about, options.out)}")
-    elif not (options.quick or options.only):
+    elif timing_files.complete(options, ROUNDS):
         path = write(timings, about, FOLDER)
         render()
         console.print(f"wrote {path.relative_to(machine.ROOT)}, RESULTS.md and docs/layers.md")

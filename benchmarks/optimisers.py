@@ -10,7 +10,6 @@ writes optimisers_cuda.json to FOLDER; put into benchmarks/results, it joins the
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import machine, markers, optimisers_cases, optimisers_report, optimisers_timing
+from benchmarks import timings as timing_files
 from benchmarks.command import execute
 from benchmarks.optimisers_timing import Timing
 
@@ -51,12 +50,6 @@ class Options:
     """Measure nothing, write the tables again from the files in benchmarks/results."""
 
 
-def complete(options: Options) -> bool:
-    """Whether the measurement is one to publish."""
-    usual = options.rounds in (None, ROUNDS[options.device])
-    return usual and not options.quick and not options.only
-
-
 def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
     timings: list[Timing] = []
     with console.status("starting") as status:
@@ -71,33 +64,19 @@ def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
 def show(timings: list[Timing], options: Options, console: Console) -> None:
     found = optimisers_report.lines(timings, options.device)
     header, body = optimisers_report.rows(found, judged=not options.quick)
-    table = Table(title=f"one step on {options.device}; ratios of minima / of medians")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i < 3 else "right")
-    for row in body:
-        table.add_row(*(cell.replace("**missed**", "[red]missed[/red]") for cell in row))
-    console.print(table)
+    title = f"one step on {options.device}; ratios of minima / of medians"
+    timing_files.show(title, header, body, 3, console)
 
 
 def describe(options: Options, rounds: int) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "command": optimisers_report.command(
-            options.device,
-            options.only,
-            quick=options.quick,
-            rounds=None if options.rounds == ROUNDS[options.device] else options.rounds,
-        ),
-        "device": options.device,
-        "rounds": rounds,
-        **machine.describe(),
-    }
-    if options.commit:
-        about["commit"] = options.commit
-    packages = ["geoopt"]
-    if options.device == "cuda":
-        about["gpu"] = torch.cuda.get_device_name()
-        packages.append("triton")
-    for name in packages:
+    command = optimisers_report.command(
+        options.device,
+        options.only,
+        quick=options.quick,
+        rounds=None if options.rounds == ROUNDS[options.device] else options.rounds,
+    )
+    about = timing_files.describe(options, command, rounds)
+    for name in ["geoopt", "triton"] if options.device == "cuda" else ["geoopt"]:
         try:
             about[name] = version(name)
         except PackageNotFoundError:  # its lines say so
@@ -106,8 +85,6 @@ def describe(options: Options, rounds: int) -> dict[str, Any]:
 
 
 def write(timings: list[Timing], about: dict[str, Any], folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILES[about["device"]]
     rounded = [
         {
             **asdict(t),
@@ -116,16 +93,11 @@ def write(timings: list[Timing], about: dict[str, Any], folder: Path) -> Path:
         }
         for t in timings
     ]
-    rows = ",\n".join(json.dumps(t, ensure_ascii=False) for t in rounded)
-    head = json.dumps(about, ensure_ascii=False)[:-1]
-    path.write_text(f'{head}, "timings": [\n{rows}\n]}}\n', encoding="utf-8")
-    return path
+    return timing_files.write(rounded, about, folder / FILES[about["device"]])
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Timing]]:
-    about = json.loads(path.read_text(encoding="utf-8"))
-    timings = [Timing(**{**t, "times": tuple(t["times"])}) for t in about.pop("timings")]
-    return about, timings
+    return timing_files.read(path, Timing)
 
 
 def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
@@ -142,11 +114,8 @@ def run(options: Options) -> int:
     if options.render:
         console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
         return 0
-    if options.device == "cuda" and not torch.cuda.is_available():
-        console.print("--device cuda needs a GPU, and torch sees none")
-        return 2
-    if options.rounds is not None and options.rounds < 1:
-        console.print(f"--rounds must be at least 1, got {options.rounds}")
+    if obstacle := timing_files.obstacle(options):
+        console.print(obstacle)
         return 2
     torch.set_num_threads(1)
     rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
@@ -158,7 +127,7 @@ def run(options: Options) -> int:
     about = describe(options, rounds)
     if options.out is not None:
         console.print(f"wrote {write(timings, about, options.out)}")
-    elif complete(options):
+    elif timing_files.complete(options, ROUNDS):
         path = write(timings, about, FOLDER)
         render()
         console.print(f"wrote {path.relative_to(machine.ROOT)} and RESULTS.md")
