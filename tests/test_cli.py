@@ -173,7 +173,7 @@ def test_an_interrupt_before_the_work_says_so(
     def interrupt(arguments: object) -> None:  # as while tyro is being imported
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("beltrami.cli.parse", interrupt)
+    monkeypatch.setattr("beltrami.cli.app.parse", interrupt)
     assert main(["tour"]) == 130
     assert capsys.readouterr().err == "Interrupted; nothing was finished.\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beltrami.cli import parse
+from beltrami.cli.app import parse
 from beltrami.recipes import tour_report
 from beltrami.recipes.embedding import GEOMETRIES
 from beltrami.recipes.intervals import Interval

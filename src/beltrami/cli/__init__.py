@@ -1,0 +1,5 @@
+"""The `beltrami` command."""
+
+from beltrami.cli.app import main
+
+__all__ = ["main"]

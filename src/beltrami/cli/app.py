@@ -1,0 +1,109 @@
+"""The `beltrami` command: subcommands from typed dataclasses, so that --help never lies.
+
+Results go to stdout, as a table or, with --json, as one JSON document and nothing else; progress
+and errors go to stderr. What the user got wrong ends in one line that names the value and the fix,
+and in exit code 2; what the system refuses (a full disk) ends in one line and exit code 1; only a
+defect of ours shows a traceback, also with exit code 1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated
+
+from beltrami import __version__
+from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
+from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, OutputError
+from beltrami.cli.info import InfoCommand
+from beltrami.cli.tour import TourCommand
+from beltrami.recipes.tour_config import TourConfig
+
+DESCRIPTION = """Hyperbolic foundation models for PyTorch.
+
+Results go to stdout, progress and errors to stderr. `beltrami --version` prints the version.
+
+Exit codes:
+    0   done
+    1   failure: of the system, such as a full disk, which one line names, or of beltrami, with
+        a traceback; please report the latter with the output of `beltrami info`
+    2   bad usage or bad input; the message names the value and the fix
+  130   interrupted (Ctrl-C); finished work is on disk and the message says how to go on"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the codes are in `beltrami --help`."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    print_what_the_encoding_can()
+    try:
+        code = run(arguments)
+        sys.stdout.flush()  # now, where a full disk can still be named
+        return code
+    except BadInputError as error:
+        return _fail(f"error: {error}", USAGE)
+    except KeyboardInterrupt as interrupt:
+        return _fail(str(interrupt) or "Interrupted; nothing was finished.", INTERRUPTED)
+    except OutputError as error:
+        return _fail(f"error: {error}", FAILURE)
+    except BrokenPipeError:  # who read our output went away
+        drop_stdout()
+        return FAILURE
+    except OSError as error:
+        drop_stdout()
+        where = "" if error.filename else "cannot write to standard output: "
+        return _fail(f"error: {where}{error}", FAILURE)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        return _fail(
+            "This is a defect of beltrami. Please report it with the lines above and the output "
+            "of `beltrami info`.",
+            FAILURE,
+        )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and execute; failures are the caller's."""
+    if arguments == ["--version"]:
+        print(f"beltrami {__version__}")
+        return OK
+    _refuse_empty_values(arguments)
+    try:
+        command = parse(arguments or ["--help"])
+    except SystemExit as stop:  # tyro has printed help (0) or what is wrong (2)
+        return USAGE if stop.code or not arguments else OK
+    command.execute()
+    return OK
+
+
+def parse(arguments: Sequence[str]) -> TourCommand | InfoCommand:
+    """The subcommand that the arguments ask for; exits as tyro does on --help and on bad usage."""
+    import tyro
+    from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
+
+    tour = subcommand("tour", description=inspect.getdoc(TourConfig))
+    commands = Annotated[TourCommand, tour] | Annotated[InfoCommand, subcommand("info")]
+    parsed: TourCommand | InfoCommand = tyro.cli(
+        commands,
+        prog="beltrami",
+        description=DESCRIPTION,
+        args=arguments,
+        config=(DisallowNone, FlagCreatePairsOff),
+    )
+    return parsed
+
+
+def _refuse_empty_values(arguments: Sequence[str]) -> None:
+    """An empty path would silently mean the current folder."""
+    for before, argument in pairwise(["", *arguments]):
+        name, equals, value = argument.partition("=")
+        if not argument or (name.startswith("--") and equals and not value):
+            raise BadInputError(f"{name or before or 'an argument'} is empty; give a value")
+
+
+def _fail(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code

@@ -1,0 +1,43 @@
+"""Printing: results to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, indent=2, allow_nan=False))  # ASCII: any stdout can take it
+
+
+def print_path(console: Console, name: str, path: str) -> None:
+    """A line that names a written file."""
+    # No markup and no wrapping: a path must survive being copied.
+    console.print(f"{name}: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_what_the_encoding_can() -> None:
+    """A stdout that is not UTF-8 gets "?" for what it cannot hold, not a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
+def drop_stdout() -> None:
+    """The interpreter must not try, at its end, to flush what could not be written."""
+    with contextlib.suppress(OSError):  # a stdout that is no file has nothing to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
