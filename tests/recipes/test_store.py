@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from beltrami.recipes.store import RunStore, write_atomically
+from beltrami.data.atomic import write_atomically
+from beltrami.recipes.store import RunStore
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

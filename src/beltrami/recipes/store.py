@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,36 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from beltrami.data.atomic import to_json, write_atomically
+
 HASH_LENGTH = 12
 RUNS_PREFIX = "runs-"
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        temporary.replace(path)
-    except BaseException:  # also on Ctrl-C
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def to_json(value: Any) -> str:
-    """JSON as we write it everywhere: indented, in the given order, with strict numbers."""
-    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 class RunStore:
