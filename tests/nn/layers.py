@@ -659,6 +659,77 @@ def _borders() -> Iterator[Case]:
     )
 
 
+class PlainConv(nn.Module):
+    """A graph layer that knows nothing of manifolds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(SIZE, OUT)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """0.3 times the sum over the edges into a node."""
+        y = self.linear(x)
+        return torch.zeros_like(y).index_add(
+            -2, edge_index[1], 0.3 * y.index_select(-2, edge_index[0])
+        )
+
+
+def _graph() -> Iterator[Case]:
+    # Node 3 has a loop of its own, node 4 no edge at all, and one edge is there twice.
+    edges = torch.tensor([[0, 1, 2, 2, 3, 0, 0], [1, 0, 1, 0, 3, 2, 2]])
+
+    def graph(draw: Draw) -> Inputs:
+        return {"x": draw.points(TOKENS, SIZE), "edge_index": edges.clone()}
+
+    def weighted(draw: Draw) -> Inputs:
+        common = Draw(draw.manifold, (), draw.dtype, draw.generator)
+        return {**graph(draw), "edge_weight": common.positive(edges.shape[1])}
+
+    @dataclass
+    class Form:
+        layer: type[nn.Module]
+        options: dict[str, object] = field(default_factory=dict)
+        kinds: tuple[str, ...] = (*LORENTZ, *FLAT)
+        inputs: Callable[[Draw], Inputs] = graph
+        rate: float = 1.0
+
+    conv, attention, mean = bnn.GraphConv, bnn.GraphAttention, bnn.GraphAggregate
+    forms = {
+        "htc": Form(conv, {}, rate=0.5),
+        "hybonet": Form(conv, {"form": "hybonet", "activation": "gelu"}, rate=0.5),
+        "hgcn": Form(conv, {"form": "hgcn", "activation": "tanh"}, ALL),
+        "hgcn-symmetric": Form(conv, {"form": "hgcn", "norm": "symmetric"}, ALL, weighted),
+        "distance": Form(attention, {}, rate=0.5),
+        "plain": Form(attention, {"score": "dot", "aggregate": "mean"}, rate=0.5),
+        "weights": Form(attention, {"self_loops": False}, inputs=weighted, rate=0.5),
+        "centroid": Form(mean, {}, ALL, weighted),
+        "origin": Form(mean, {"form": "origin", "self_loops": False}, ALL),
+        "local": Form(mean, {"form": "local", "self_loops": False}, ALL, weighted),
+    }
+    for name, form in forms.items():
+        sizes = (
+            () if form.layer is mean else (SIZE, OUT) if form.layer is conv else (SIZE, 6, HEADS)
+        )
+        yield Case(
+            name=name,
+            layer=form.layer,
+            make=lambda m, form=form, sizes=sizes: form.layer(*sizes, manifold=m, **form.options),
+            inputs=form.inputs,
+            out=(TOKENS, SIZE if form.layer is mean else sizes[1]),
+            kinds=form.kinds,
+            shared=("edge_index", "edge_weight"),
+            rate=form.rate,
+        )
+    yield Case(
+        name="plain",
+        layer=bnn.TangentConv,
+        make=lambda m: bnn.TangentConv(PlainConv(), manifold=m),
+        inputs=graph,
+        out=(TOKENS, OUT),
+        shared=("edge_index",),
+    )
+
+
 CASES = [
     *_linear(),
     *_pointwise(),
@@ -670,5 +741,6 @@ CASES = [
     *_conv(),
     *_tables(),
     *_pool(),
+    *_graph(),
     *_borders(),
 ]

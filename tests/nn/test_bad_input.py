@@ -28,7 +28,16 @@ def says(error: type[Exception], *parts: str) -> object:
 # --- shapes of points -----------------------------------------------------------------------------
 
 # Layers that take points of any size.
-ANY_SIZE = {bnn.Activation, bnn.Dropout, bnn.Residual, bnn.Pool, bnn.ChangeCurvature, bnn.Embedding}
+ANY_SIZE = {
+    bnn.Activation,
+    bnn.Dropout,
+    bnn.Residual,
+    bnn.Pool,
+    bnn.ChangeCurvature,
+    bnn.Embedding,
+    bnn.GraphAggregate,
+    bnn.TangentConv,
+}
 
 
 def of_each_layer(keep: Callable[[Case], bool]) -> list[object]:
@@ -158,6 +167,10 @@ SIZES: dict[str, Callable[[int], nn.Module]] = {
     "PatchEmbedding channels": lambda n: bnn.PatchEmbedding(8, 4, n, 8, manifold=H),
     "PatchEmbedding size": lambda n: bnn.PatchEmbedding(8, 4, 3, n, manifold=H),
     "Pool dims": lambda n: bnn.Pool(manifold=H, dims=n),
+    "GraphAttention in_features": lambda n: bnn.GraphAttention(n, 4, manifold=H),
+    "GraphAttention out_features": lambda n: bnn.GraphAttention(4, n, manifold=H),
+    "GraphAttention heads": lambda n: bnn.GraphAttention(4, 4, n, manifold=H),
+    "GraphAttention head_size": lambda n: bnn.GraphAttention(4, 4, manifold=H, head_size=n),
     "Lift size": lambda n: bnn.Lift(n, manifold=H),
     "Lower size": lambda n: bnn.Lower(n, manifold=H),
 }

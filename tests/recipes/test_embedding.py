@@ -9,9 +9,7 @@ from beltrami.data import Tree, load_taxonomy
 from beltrami.geometry import lorentz
 from beltrami.recipes import embedding
 from beltrami.recipes.embedding import (
-    average_distortion,
     fit_tree,
-    mean_average_precision,
     measure,
     radial_layout,
     relative_stress,
@@ -34,15 +32,6 @@ def test_a_path_fits_both_planes_perfectly() -> None:
         assert quality.map == 1
 
 
-def test_best_scale_is_found_exactly() -> None:
-    ratio = torch.rand(101, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
-    scales = torch.linspace(0.2, 8, 40001, dtype=torch.float64)[:, None]
-    by_search = (scales * ratio - 1).abs().mean(-1).min().item()
-    assert average_distortion(ratio) <= by_search + 1e-12
-    assert average_distortion(ratio) == pytest.approx(by_search, abs=1e-4)
-    assert average_distortion(7 * ratio) == pytest.approx(average_distortion(ratio))
-
-
 def test_stress_is_the_least_over_scales() -> None:
     ratio = torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.1
     scales = torch.linspace(0.1, 8, 40001, dtype=torch.float64)[:, None]
@@ -54,22 +43,6 @@ def test_coincident_points_are_infinitely_distorted() -> None:
     quality = measure(path_of(3), torch.zeros(3, 2, dtype=torch.float64), "euclidean", 1.0)
     assert quality.average_distortion == 1
     assert quality.worst_distortion == math.inf
-
-
-def test_map_by_hand() -> None:
-    # Node 0 has neighbours 1 and 3 at ranks 1 and 3: (1/1 + 2/3)/2. The others are perfect.
-    distance = torch.tensor(
-        [[0.0, 1, 2, 3], [1, 0, 9, 9], [2, 9, 0, 9], [3, 9, 9, 0]], dtype=torch.float64
-    )
-    neighbour = torch.zeros(4, 4, dtype=torch.bool)
-    neighbour[0, [1, 3]] = neighbour[1, 0] = neighbour[2, 0] = neighbour[3, 0] = True
-    assert mean_average_precision(distance, neighbour) == pytest.approx((5 / 6 + 3) / 4)
-
-
-def test_ties_count_against_the_embedding() -> None:
-    neighbour = torch.eye(4, dtype=torch.bool).roll(1, dims=1)
-    everywhere_equal = torch.ones(4, 4, dtype=torch.float64)
-    assert mean_average_precision(everywhere_equal, neighbour) == pytest.approx(1 / 3)
 
 
 def test_both_twins_start_equal_and_seeds_differ() -> None:

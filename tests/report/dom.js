@@ -28,7 +28,8 @@ const heading = new Element({}, given.heading);
 const svg = new Element({ centre: given.centre });
 svg.querySelector = (name) => parts[name];
 svg.querySelectorAll = (name) => lists[name];
-svg.closest = () => ({ querySelector: () => heading });
+// A figure's heading is h2 at the top of a page, h3 in a section.
+svg.closest = () => ({ querySelector: (name) => (name === "h2, h3" ? heading : null) });
 svg.after = (element) => { svg.caption = element; };
 
 globalThis.document = {
@@ -55,4 +56,5 @@ console.log(JSON.stringify({
   groups: select.children.filter((child) => child.name === "optgroup").map((g) => g.label),
   places: Object.fromEntries(lists[".node"].map((dot) =>
     [dot.dataset.node, [Number(dot.attributes.cx), Number(dot.attributes.cy)]])),
+  edges: lists[".edge"].map((edge) => edge.attributes.d),
 }));

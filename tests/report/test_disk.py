@@ -9,6 +9,7 @@ import torch
 
 from beltrami.geometry import lorentz
 from beltrami.report.disk import (
+    DEPTHS,
     MARGIN_X,
     MARGIN_Y,
     MAX_LABEL,
@@ -177,6 +178,143 @@ def test_placed_labels_never_overlap() -> None:
 def test_bad_points_are_refused(points: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         disk_svg(points, [-1, 0, 0], ["a", "b", "c"], title="T", description="D")
+
+
+def nodes_of(svg: ElementTree.Element) -> dict[int, ElementTree.Element]:
+    found = svg.iter(f"{SVG}circle")
+    return {int(e.get("data-node", -1)): e for e in found if "data-node" in e.attrib}
+
+
+def chain(n: int) -> tuple[torch.Tensor, list[int], list[str]]:
+    """A tree of depth n − 1, every node the only child of the one before."""
+    x = torch.arange(n, dtype=torch.float64)
+    return torch.stack((torch.tanh(x / 4), 0 * x), 1), list(range(-1, n - 1)), [f"n{i}" for i in x]
+
+
+@pytest.mark.parametrize("draw", [disk_svg, plane_svg])
+@pytest.mark.parametrize("n", [1, 2, 5, DEPTHS, DEPTHS + 1, 30])
+def test_depth_scale_is_in_order_and_explained(draw, n: int) -> None:
+    points, parent, labels = chain(n)
+    svg = ElementTree.fromstring(
+        draw(points, parent, labels, title="T", description="D", colour="depth")
+    )
+    steps = [nodes_of(svg)[i].get("class", "").split()[1] for i in range(n)]
+    numbers = [int(step.removeprefix("d")) for step in steps]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == min(n, DEPTHS)  # one step a depth, as far as they go
+    assert numbers[0] == 0
+    assert numbers[-1] == (DEPTHS - 1 if n > 1 else 0)
+    (legend,) = svg.findall(f"{SVG}g[@class='legend']")
+    swatches = [e.get("class", "").split()[1] for e in legend.iter(f"{SVG}rect")]
+    assert swatches == list(dict.fromkeys(steps))
+    name, *depths = (e.text or "" for e in legend.iter(f"{SVG}text"))
+    assert name == "Depth"
+    told = [range(int(t.split("–")[0]), int(t.split("–")[-1]) + 1) for t in depths]
+    assert [depth for span in told for depth in span] == list(range(n))
+    _, top, _, height = map(float, svg.get("viewBox", "").split())
+    assert all(float(e.get("y", 0)) + 4 <= top + height for e in legend.iter(f"{SVG}text"))
+    assert nodes_of(svg)[n - 1].findtext(f"{SVG}title") == f"{labels[-1]} (depth {n - 1})"
+
+
+def test_colour_by_family_has_no_legend_and_is_the_default() -> None:
+    points, parent, labels = small_tree()
+    drawn = disk_svg(points, parent, labels, title="T", description="D", colour="family")
+    assert drawn == disk_svg(points, parent, labels, title="T", description="D")
+    assert "Depth" not in drawn
+
+
+@pytest.mark.parametrize("draw", [disk_svg, plane_svg])
+def test_extra_edges_join_their_nodes_by_dashed_lines(draw) -> None:
+    points, parent, labels = small_tree()
+    options = {"title": "T", "description": "D"}
+    plain = ElementTree.fromstring(draw(points, parent, labels, **options))
+    svg = ElementTree.fromstring(
+        draw(points, parent, labels, extra_edges=[(3, 2), (4, 0)], **options)
+    )
+    edges = [e for e in svg.iter(f"{SVG}path") if "edge" in e.get("class", "").split()]
+    extra = [e for e in edges if "extra" in e.get("class", "").split()]
+    assert len(edges) == len(plain.findall(f".//{SVG}path")) + 2
+    assert [(e.get("data-from"), e.get("data-to")) for e in extra] == [("2", "3"), ("0", "4")]
+    nodes = nodes_of(svg)
+    for edge in extra:
+        numbers = re.findall(NUMBER, edge.get("d", ""))
+        ends = (numbers[:2], edge.get("data-from")), (numbers[-2:], edge.get("data-to"))
+        for end, node in ends:
+            at = nodes[int(node or -1)]
+            assert float(end[0]) == pytest.approx(float(at.get("cx", 0)), abs=1e-3)
+            assert float(end[1]) == pytest.approx(float(at.get("cy", 0)), abs=1e-3)
+    assert "stroke-dasharray" in (svg.findtext(f"{SVG}style") or "")
+
+
+def test_extra_edges_in_the_disk_are_geodesics() -> None:
+    points, parent, labels = small_tree()
+    svg = ElementTree.fromstring(
+        disk_svg(points, parent, labels, title="T", description="D", extra_edges=[(3, 2)])
+    )
+    path = svg.findall(f".//{SVG}path")[-1].get("d", "")
+    p, q = complex(0.7, 0.3), complex(-0.4, 0.3)
+    middle = middle_of_path(path)
+    assert disk_distance(p, middle) + disk_distance(middle, q) == pytest.approx(
+        disk_distance(p, q), rel=1e-5
+    )
+
+
+def test_a_hierarchy_of_1180_nodes_stays_small() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parent = [-1, *(int(torch.randint(i, (1,), generator=generator)) for i in range(1, 1180))]
+    places = random_disk_points(1180, radius=6.0)
+    points = torch.tensor([[z.real, z.imag] for z in places], dtype=torch.float64)
+    labels = [f"some_longer_mammal.n.{i:04d}" for i in range(1180)]
+    extra = [(i, i - 2) for i in range(2, 1180, 10)]
+    drawn = disk_svg(points, parent, labels, title="T", description="D", colour="depth",
+                     extra_edges=extra)  # fmt: skip
+    assert len(drawn.encode()) < 600_000
+
+
+def test_pictures_on_one_page_have_different_ids() -> None:
+    points, parent, labels = small_tree()
+    drawn = [
+        disk_svg(scale * points, parent, labels, title="T", description="D") for scale in (1, 0.5)
+    ]
+    ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in drawn]
+    assert ids[0].isdisjoint(ids[1])
+
+
+def test_characters_that_xml_forbids_are_replaced() -> None:
+    points, parent, labels = small_tree()
+    labels[1] = "a\x00\ud800"
+    svg = disk_svg(points, parent, labels, title="T", description="D")
+    svg.encode()
+    assert nodes_of(ElementTree.fromstring(svg))[1].get("data-label") == "a\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"colour": "rainbow"}, "colour must be .* got 'rainbow'"),
+        ({"extra_edges": [(0, 5)]}, r"from 0 to 4, got \(0, 5\)"),
+        ({"extra_edges": [(-1, 2)]}, r"got \(-1, 2\)"),
+        ({"extra_edges": [(3, 3)]}, r"different nodes .* got \(3, 3\)"),
+    ],
+)
+@pytest.mark.parametrize("draw", [disk_svg, plane_svg])
+def test_bad_options_are_refused(draw, options: dict[str, object], message: str) -> None:
+    points, parent, labels = small_tree()
+    with pytest.raises(ValueError, match=message):
+        draw(points, parent, labels, title="T", description="D", **options)
+
+
+@pytest.mark.parametrize(
+    ("parent", "message"),
+    [
+        ([0, 0, 0], "parent of node 0 must be -1, got 0"),
+        ([-1, 2, 0], "parent of node 1 must be an earlier node, got 2"),
+        ([-1, 0, -1], "parent of node 2 must be an earlier node, got -1"),
+    ],
+)
+def test_bad_parents_are_refused(parent: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        disk_svg(torch.zeros(3, 2), parent, ["a", "b", "c"], title="T", description="D")
 
 
 def test_bad_centre_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -27,7 +28,9 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node
 def look(**action: int) -> dict[str, Any]:
     """What the page shows after the reader chose or clicked a node."""
     points = torch.tensor(POINTS, dtype=torch.float64)
-    svg = ElementTree.fromstring(disk_svg(points, PARENT, LABELS, title="T", description="D."))
+    svg = ElementTree.fromstring(
+        disk_svg(points, PARENT, LABELS, title="T", description="D.", extra_edges=[(4, 2)])
+    )
 
     def data(element: ElementTree.Element) -> dict[str, str]:
         found = element.attrib.items()
@@ -64,6 +67,16 @@ def test_names_and_points_follow_the_chosen_node(action: str) -> None:
     for node, (x, y) in shown["places"].items():
         expected = RADIUS * seen_from(places[3], places[int(node)])
         assert abs(complex(x, y) - expected) < 2e-3
+
+
+def test_extra_edges_move_along() -> None:
+    shown = look(choose=3)
+    places = [complex(*point) for point in POINTS]
+    a, b = (seen_from(places[3], places[node]) for node in (2, 4))
+    numbers = [float(n) for n in re.findall(r"-?[\d.]+", shown["edges"][-1])]
+    expected = [RADIUS * z for z in (a, b)]
+    assert abs(complex(*numbers[:2]) - expected[0]) < 2e-3
+    assert abs(complex(*numbers[-2:]) - expected[1]) < 2e-3
 
 
 def test_back_at_the_start_the_names_are_as_drawn() -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import math
+import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
-from beltrami.report.page import Figure, Page, Row, Section, Table, render
+from beltrami.report.page import Cell, Figure, Page, Row, Section, Table, compare, render
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 PARTS = ("title", "lead", "figure", "caption", "table", "row", "section", "paragraph", "name")
-PARTS += ("value", "command", "footer")
+PARTS += ("value", "command", "footer", "inner figure", "inner caption", "inner table", "head")
+PARTS += ("difference",)
 NASTY = "</p><script>alert('1')</script>&amp;\""
 
 
@@ -47,7 +51,21 @@ def page(text: str = "text") -> Page:
         lead=f"lead {text}",
         figures=(Figure(f"figure {text}", '<svg class="plane"></svg>', f"caption {text}"),),
         table=Table(f"table {text}", ("A", text), (Row(f"row {text}", text, ("1", f"2 {text}")),)),
-        sections=(Section(f"section {text}", (f"paragraph {text}",)),),
+        sections=(
+            Section(
+                f"section {text}",
+                (f"paragraph {text}",),
+                (Figure(f"inner figure {text}", "<svg></svg>", f"inner caption {text}", True),),
+                (
+                    Table(
+                        f"inner table {text}",
+                        (f"column {text}",),
+                        (Row(text, "", (Cell(f"difference {text}", "better"),)),),
+                        head=f"head {text}",
+                    ),
+                ),
+            ),
+        ),
         facts=((f"name {text}", f"value {text}"),),
         command=f"command {text}",
         footer=f"footer {text}",
@@ -94,3 +112,72 @@ def test_page_is_accessible_and_fits_phones_and_dark_rooms() -> None:
 def test_ragged_tables_are_refused() -> None:
     with pytest.raises(ValueError, match=r"row 'r' has 1 values for 2 columns"):
         Table("t", ("A", "B"), (Row("r", "", ("1",)),))
+
+
+def test_headings_descend_in_order() -> None:
+    levels = [int(tag[1]) for tag, _ in outline(render(page())).tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert 3 in levels  # figures in a section
+
+
+def test_every_table_scrolls_in_its_own_named_box() -> None:
+    tags = outline(render(page())).tags
+    names = [tag for tag, _ in tags]
+    for i, name in enumerate(names):
+        if name == "table":
+            box = tags[i - 1][1]
+            assert box.get("class") == "scroll"
+            assert box.get("tabindex") == "0"
+            assert box.get("role") == "region"
+            assert box.get("aria-label")
+    assert names.count("table") == 2
+    assert ".scroll { overflow-x: auto" in render(page())
+
+
+def test_parts_may_be_absent() -> None:
+    bare = Page("t", "l", figures=(), table=None, sections=(), facts=(), command="c", footer="f")
+    found = outline(render(bare))
+    names = [tag for tag, _ in found.tags]
+    assert not {"figure", "table", "dl"} & set(names)
+    assert "How to rerun it" in found.text
+
+
+@pytest.mark.parametrize("verdict", ["better", "worse", "no difference"])
+def test_verdicts_are_words_not_colours_alone(verdict) -> None:
+    table = Table("t", ("Difference",), (Row("r", "", (Cell("+1", verdict),)),))
+    html = render(Page("t", "l", (), table, (), (), "c", "f"))
+    cell = re.search(r"<td>(.*?)</td>", html)
+    assert cell
+    assert re.sub("<[^>]*>", "", cell[1]).endswith(f" {verdict}")
+    assert f".verdict.{verdict}" in html or verdict == "no difference"
+    assert str(Cell("+1", verdict)) == f"+1 ({verdict})"
+    assert str(Cell("+1")) == "+1"
+
+
+@pytest.mark.parametrize(
+    ("difference", "half_width", "lower_is_better", "expected"),
+    [
+        (0.5, 0.1, False, "better"),
+        (0.5, 0.1, True, "worse"),
+        (-0.5, 0.1, True, "better"),
+        (-0.5, 0.1, False, "worse"),
+        (0.05, 0.1, True, "no difference"),
+        (-0.1, 0.1, False, "no difference"),
+        (0.0, 0.0, False, "no difference"),
+        (0.5, None, False, None),
+        (math.nan, 0.1, False, None),
+        (0.5, math.nan, False, None),
+    ],
+)
+def test_a_verdict_needs_an_interval_without_zero(
+    difference: float, half_width: float | None, lower_is_better: bool, expected: str | None
+) -> None:
+    assert compare(difference, half_width, lower_is_better=lower_is_better) == expected
+
+
+def test_bad_verdicts_are_refused() -> None:
+    with pytest.raises(ValueError, match="one of better, worse, no difference, got 'great'"):
+        Cell("1", "great")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not be negative, got -1"):
+        compare(1.0, -1.0, lower_is_better=True)

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
@@ -20,6 +20,9 @@ from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, 
 from beltrami.cli.info import InfoCommand
 from beltrami.cli.tour import TourCommand
 from beltrami.recipes.tour_config import TourConfig
+
+if TYPE_CHECKING:
+    from beltrami.cli.data import DataCommand
 
 DESCRIPTION = """Hyperbolic foundation models for PyTorch.
 
@@ -79,14 +82,20 @@ def run(arguments: Sequence[str]) -> int:
     return OK
 
 
-def parse(arguments: Sequence[str]) -> TourCommand | InfoCommand:
+def parse(arguments: Sequence[str]) -> TourCommand | DataCommand | InfoCommand:
     """The subcommand that the arguments ask for; exits as tyro does on --help and on bad usage."""
     import tyro
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
+    from beltrami.cli.data import DataCommand
+
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
-    commands = Annotated[TourCommand, tour] | Annotated[InfoCommand, subcommand("info")]
-    parsed: TourCommand | InfoCommand = tyro.cli(
+    commands = (
+        Annotated[TourCommand, tour]
+        | Annotated[DataCommand, subcommand("data")]
+        | Annotated[InfoCommand, subcommand("info")]
+    )
+    parsed: TourCommand | DataCommand | InfoCommand = tyro.cli(
         commands,
         prog="beltrami",
         description=DESCRIPTION,

@@ -137,5 +137,5 @@ def _tour_table(result: TourResult, seeds: int) -> Table:
     for column in content.columns:
         table.add_column(column, justify="right", no_wrap=True)
     for row in content.rows:
-        table.add_row(f"{row.name}\n[dim]{row.hint}[/dim]", *row.values)
+        table.add_row(f"{row.name}\n[dim]{row.hint}[/dim]", *map(str, row.values))
     return table

@@ -20,6 +20,14 @@ from beltrami.nn.change import ChangeCurvature
 from beltrami.nn.classifiers import MLR, DistanceClassifier
 from beltrami.nn.conv import Conv1d, Conv2d
 from beltrami.nn.embedding import Embedding
+from beltrami.nn.graph import (
+    GraphAggregate,
+    GraphAttention,
+    GraphConv,
+    TangentConv,
+    add_self_loops,
+    gcn_norm,
+)
 from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
 from beltrami.nn.linear_attention import LinearAttention
@@ -45,6 +53,9 @@ __all__ = [
     "DistanceClassifier",
     "Dropout",
     "Embedding",
+    "GraphAggregate",
+    "GraphAttention",
+    "GraphConv",
     "KVCache",
     "Layer",
     "LayerNorm",
@@ -59,7 +70,10 @@ __all__ = [
     "Residual",
     "Rotary",
     "Sequential",
+    "TangentConv",
     "TransformerBlock",
+    "add_self_loops",
     "check_chain",
     "check_model",
+    "gcn_norm",
 ]

@@ -17,6 +17,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from beltrami.analysis.hierarchy import (
+    average_distortion,
+    mean_average_precision,
+    worst_distortion,
+)
 from beltrami.data import Tree
 from beltrami.geometry import lorentz
 
@@ -171,44 +176,10 @@ def measure(tree: Tree, points: Tensor, geometry: Geometry, curvature: float) ->
     hops = tree.distances()
     found = paired_distances(points, first, second, geometry, curvature)
     ratio = found / hops[first, second]
-    least = ratio.min()
     all_pairs = torch.zeros(n, n, dtype=found.dtype)
     all_pairs[first, second] = found
     return Quality(
         average_distortion=average_distortion(ratio),
-        worst_distortion=(ratio.max() / least).item() if least > 0 else math.inf,
+        worst_distortion=worst_distortion(ratio),
         map=mean_average_precision(all_pairs + all_pairs.T, hops == 1),
     )
-
-
-def average_distortion(ratio: Tensor) -> float:
-    """Least mean of |s·ratio − 1| over scales s.
-
-    The sum is Σ ratio·|s − 1/ratio|, so the best s is the median of 1/ratio weighted by ratio.
-    """
-    positive = ratio[ratio > 0]  # a pair at one point adds 1 whatever s is
-    if not len(positive):
-        return 1.0
-    ordered = positive.sort(descending=True).values
-    weight = ordered.cumsum(0)
-    scale = 1 / ordered[torch.searchsorted(weight, weight[-1] / 2)]
-    return (scale * ratio - 1).abs().mean().item()
-
-
-def mean_average_precision(distance: Tensor, neighbour: Tensor) -> float:
-    """Mean over nodes of the average precision of their neighbours in the order of distance.
-
-    Args:
-        distance: (n, n), symmetric.
-        neighbour: (n, n) booleans; each row has at least one.
-
-    Ties count against the embedding: strangers come before neighbours at the same distance.
-    """
-    n = len(distance)
-    apart = distance.masked_fill(torch.eye(n, dtype=torch.bool), math.inf)  # itself comes last
-    strangers_first = neighbour.to(torch.uint8).argsort(dim=-1, stable=True)
-    by_distance = apart.gather(-1, strangers_first).argsort(dim=-1, stable=True)
-    order = strangers_first.gather(-1, by_distance)
-    hit = neighbour.gather(-1, order).to(distance.dtype)
-    precision = hit.cumsum(-1) / torch.arange(1, n + 1, dtype=distance.dtype)
-    return ((precision * hit).sum(-1) / hit.sum(-1)).mean().item()

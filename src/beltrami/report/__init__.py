@@ -1,1 +1,1 @@
-"""Pictures and self-contained HTML pages for people: `disk` draws, `page` lays out."""
+"""Pictures and self-contained HTML pages for people: `disk` and `charts` draw, `page` lays out."""

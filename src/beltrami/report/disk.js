@@ -82,7 +82,7 @@
     let here = { x: 0, y: 0 }, frame = 0;
     // What the picture is called follows the observer; disk.py wrote the same endings.
     const start = Number(svg.dataset.centre);
-    const heading = svg.closest("figure")?.querySelector("h2");
+    const heading = svg.closest("figure")?.querySelector("h2, h3");
     const named = [
       [svg.querySelector("title"), (name) => `, seen from ${name}`],
       [svg.querySelector("desc"), (name) => ` In the centre: ${name}.`],

@@ -3,19 +3,25 @@
 Both pictures share colours, sizes and labels, so that they can be compared side by side. Each is a
 complete SVG element that needs nothing else. Every node carries its name as a hover title; only
 nodes near the centre of the disk and those with many descendants are labelled in the picture, and
-only where the labels do not collide. Inside a page that also carries `disk.js`, a disk can be
-looked at from any node.
+only where the labels do not collide. Colours tell the families (children of the root) apart, or
+show how deep a node lies. Inside a page that also carries `disk.js`, a disk can be looked at from
+any node.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
+from typing import Literal, get_args
 
 from torch import Tensor
+
+from beltrami.report.text import markup
+
+Colour = Literal["family", "depth"]
 
 RADIUS = 240.0  # of the disk, in SVG units
 MARGIN_X, MARGIN_Y = 180.0, 32.0  # room for labels outside the rim, also for wide letters
@@ -28,6 +34,8 @@ NEAR = 0.97  # nodes within this share of the radius are labelled even when they
 RIM = 0.75  # labels of nodes beyond this share of the radius go outside the disk
 EDGE_OF_DOUBLE = 1 - 1e-12  # the farthest observer
 COLOURS = 8  # families (children of the root) take turns; disk.css defines as many
+DEPTHS = 12  # steps of the scale for depths; deeper trees put several depths into a step
+LEGEND_HEIGHT, SWATCH = 44.0, 46.0  # of the scale below a picture coloured by depth
 STRAIGHT = 1e-7  # |p × q| below which a geodesic is drawn as the diameter it nearly is
 
 
@@ -67,6 +75,40 @@ class Label:
         return Box(left, self.y - 0.85 * FONT, left + width, self.y + 0.25 * FONT)
 
 
+@dataclass(frozen=True)
+class Colouring:
+    """The class that colours each node and the edge to it, and the legend that explains it."""
+
+    classes: Sequence[str]
+    depth: Sequence[int]
+    by_depth: bool
+
+    @property
+    def legend_height(self) -> float:
+        """How much room the legend takes below the picture."""
+        return LEGEND_HEIGHT if self.by_depth else 0.0
+
+    def legend(self, top: float) -> list[str]:
+        """The scale from the root's depth to the deepest, from `top` downwards."""
+        if not self.by_depth:
+            return []
+        steps: dict[str, list[int]] = {}
+        for depth, name in sorted(zip(self.depth, self.classes, strict=True)):
+            steps.setdefault(name, []).append(depth)
+        left = -SWATCH * len(steps) / 2
+        parts = [f'<text x="{left - 10:.1f}" y="{top + 13:.1f}" text-anchor="end">Depth</text>']
+        for i, (name, depths) in enumerate(steps.items()):
+            x = left + i * SWATCH
+            told = f"{depths[0]}" if depths[0] == depths[-1] else f"{depths[0]}–{depths[-1]}"
+            parts.append(
+                f'<rect class="swatch {name}" x="{x:.1f}" y="{top:.1f}" '
+                f'width="{SWATCH:g}" height="16"/>'
+                f'<text x="{x + SWATCH / 2:.1f}" y="{top + 33:.1f}" '
+                f'text-anchor="middle">{told}</text>'
+            )
+        return [f'<g class="legend" aria-hidden="true">{"".join(parts)}</g>']
+
+
 def disk_svg(
     points: Tensor,
     parent: Sequence[int],
@@ -75,6 +117,8 @@ def disk_svg(
     title: str,
     description: str,
     centre: int = 0,
+    colour: Colour = "family",
+    extra_edges: Sequence[tuple[int, int]] = (),
 ) -> str:
     """Draw a tree in the unit Poincaré disk, seen from one of its nodes; edges are geodesics.
 
@@ -88,6 +132,10 @@ def disk_svg(
         description: a sentence on what it shows, for screen readers; one on the central node is
             added.
         centre: the node that an isometry moves to the middle; the root unless told.
+        colour: "family" gives each child of the root and all below it a colour of its own;
+            "depth" colours by the number of edges to the root, with a legend.
+        extra_edges: (child, parent) pairs to be joined beside the tree's edges, by thin dashed
+            geodesics: the other parents in a hierarchy that is no tree.
     """
     places = _as_complex(points, parent, labels)
     if not 0 <= centre < len(places):
@@ -100,12 +148,16 @@ def disk_svg(
         )
     places = [seen_from(places[centre], z) for z in places]
     rim = f'<circle class="rim" r="{RADIUS:g}"/>'
-    edges = [geodesic_path(places[p], places[i]) if p >= 0 else "" for i, p in enumerate(parent)]
+    edges = _edges(parent, extra_edges)
+    paths = [geodesic_path(places[i], places[k]) for i, k in edges]
     order = _near_then_large(places, descendants(parent))
     # disk.js changes both endings when the reader looks from another node.
     title = f"{title}, seen from {labels[centre]}"
     description = f"{description} In the centre: {labels[centre]}."
-    return _svg("disk", centre, places, parent, labels, edges, order, rim, title, description)
+    look = _colouring(parent, colour)
+    return _svg(
+        "disk", centre, places, parent, labels, edges, paths, order, look, rim, title, description
+    )
 
 
 def plane_svg(
@@ -115,6 +167,8 @@ def plane_svg(
     *,
     title: str,
     description: str,
+    colour: Colour = "family",
+    extra_edges: Sequence[tuple[int, int]] = (),
 ) -> str:
     """Draw a tree in the Euclidean plane, scaled to fill the same square; edges are straight.
 
@@ -126,9 +180,13 @@ def plane_svg(
     middle = complex(left + right, top + bottom) / 2
     reach = max(abs(z - middle) for z in places) or 1.0
     places = [(z - middle) / reach for z in places]
-    edges = [_line(places[p], places[i]) if p >= 0 else "" for i, p in enumerate(parent)]
+    edges = _edges(parent, extra_edges)
+    paths = [_line(places[i], places[k]) for i, k in edges]
     order = _large(descendants(parent))
-    return _svg("plane", 0, places, parent, labels, edges, order, "", title, description)
+    look = _colouring(parent, colour)
+    return _svg(
+        "plane", 0, places, parent, labels, edges, paths, order, look, "", title, description
+    )
 
 
 def seen_from(a: complex, z: complex) -> complex:
@@ -176,6 +234,12 @@ def _as_complex(points: Tensor, parent: Sequence[int], labels: Sequence[str]) ->
             f"points, parent and labels must be equally long, got {len(points)}, {len(parent)} "
             f"and {len(labels)}"
         )
+    for node, above in enumerate(parent):
+        if not (above == -1 if node == 0 else 0 <= above < node):
+            raise ValueError(
+                f"the parent of node {node} must be {'an earlier node' if node else '-1'}, "
+                f"got {above}; number the nodes from the root down"
+            )
     places = [complex(x, y) for x, y in points.detach().double().cpu().tolist()]
     if not all(math.isfinite(z.real) and math.isfinite(z.imag) for z in places):
         raise ValueError("points must be finite")
@@ -188,59 +252,66 @@ def _svg(
     places: Sequence[complex],
     parent: Sequence[int],
     labels: Sequence[str],
-    edges: Sequence[str],
+    edges: Sequence[tuple[int, int]],
+    paths: Sequence[str],
     label_order: Sequence[int],
+    look: Colouring,
     background: str,
     title: str,
     description: str,
 ) -> str:
     size = descendants(parent)
-    colour = families(parent)
     width, height = RADIUS + MARGIN_X, RADIUS + MARGIN_Y
-    name = f"{kind}-{centre}"
+    told = markup(title), markup(description)
+    # A page may hold the same tree in several models, and ids must differ.
+    print_of_points = zlib.crc32(repr((places, told)).encode())
+    name = f"{kind}-{centre}-{print_of_points:08x}"
     head = (
         f'<svg class="tree {kind}" data-centre="{centre}" role="img" '
         f'aria-labelledby="{name}-title {name}-text" '
-        f'viewBox="{-width:g} {-height:g} {2 * width:g} {2 * height:g}" '
+        f'viewBox="{-width:g} {-height:g} {2 * width:g} {2 * height + look.legend_height:g}" '
         'xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{escape(title)}</title>'
-        f'<desc id="{name}-text">{escape(description)}</desc>'
+        f'<title id="{name}-title">{told[0]}</title>'
+        f'<desc id="{name}-text">{told[1]}</desc>'
         f"<style>{files('beltrami.report').joinpath('disk.css').read_text(encoding='utf-8')}"
         "</style>"
     )
-    paths = [
-        f'<path class="edge c{colour[i]}" data-from="{parent[i]}" data-to="{i}" d="{d}"/>'
-        for i, d in enumerate(edges)
-        if d
+    drawn = [
+        f'<path class="edge{"" if n < len(parent) - 1 else " extra"} {look.classes[k]}" '
+        f'data-from="{i}" data-to="{k}" d="{d}"/>'
+        for n, ((i, k), d) in enumerate(zip(edges, paths, strict=True))
     ]
     # Small nodes last: they would vanish below the large ones otherwise.
     order = sorted(range(len(places)), key=lambda i: -size[i])
-    nodes = [_node(i, places[i], size[i], colour[i], parent[i], labels[i]) for i in order]
+    nodes = [_node(i, places[i], size[i], look, parent[i], labels[i]) for i in order]
     texts = [
         f'<text x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">'
-        f"{escape(label.text)}</text>"
+        f"{markup(label.text)}</text>"
         for label in place_labels(places, labels, label_order)
     ]
     return "\n".join(
         [
             head,
             background,
-            f'<g class="edges">{"".join(paths)}</g>',
+            f'<g class="edges">{"".join(drawn)}</g>',
             f'<g class="nodes">{"".join(nodes)}</g>',
             f'<g class="labels" aria-hidden="true">{"".join(texts)}</g>',
+            *look.legend(RADIUS + MARGIN_Y),
             "</svg>",
         ]
     )
 
 
-def _node(index: int, z: complex, size: int, colour: int, parent: int, label: str) -> str:
-    below = f" ({size} below)" if size else ""
+def _node(index: int, z: complex, size: int, look: Colouring, parent: int, label: str) -> str:
+    facts = [f"depth {look.depth[index]}"] if look.by_depth else []
+    facts += [f"{size} below"] if size else []
+    told = f" ({', '.join(facts)})" if facts else ""
     radius = 2.6 + 1.1 * math.log1p(size)
     return (
-        f'<circle class="node c{colour}" data-node="{index}" data-parent="{parent}" '
-        f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{escape(label)}" '
+        f'<circle class="node {look.classes[index]}" data-node="{index}" data-parent="{parent}" '
+        f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{markup(label)}" '
         f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
-        f"<title>{escape(label)}{below}</title></circle>"
+        f"<title>{markup(label)}{told}</title></circle>"
     )
 
 
@@ -263,6 +334,43 @@ def families(parent: Sequence[int]) -> list[int]:
         else:
             colour[node] = colour[parent[node]]
     return colour
+
+
+def depths(parent: Sequence[int]) -> list[int]:
+    """Number of edges from each node to the root."""
+    depth = [0] * len(parent)
+    for node in range(1, len(parent)):
+        depth[node] = depth[parent[node]] + 1
+    return depth
+
+
+def _colouring(parent: Sequence[int], colour: Colour) -> Colouring:
+    if colour not in get_args(Colour):
+        raise ValueError(f'colour must be "family" or "depth", got {colour!r}')
+    depth = depths(parent)
+    if colour == "family":
+        return Colouring([f"c{number}" for number in families(parent)], depth, by_depth=False)
+    deepest = max(depth)
+    if deepest < DEPTHS:  # the whole scale, also in a shallow tree
+        steps = [round(d * (DEPTHS - 1) / max(1, deepest)) for d in depth]
+    else:
+        steps = [d * DEPTHS // (deepest + 1) for d in depth]
+    return Colouring([f"d{step}" for step in steps], depth, by_depth=True)
+
+
+def _edges(parent: Sequence[int], extra_edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(parent, child) of all edges, the tree's first."""
+    nodes = range(len(parent))
+    extra = []
+    for pair in extra_edges:
+        child, above = (int(node) for node in pair)
+        if child not in nodes or above not in nodes or child == above:
+            raise ValueError(
+                f"extra_edges must join two different nodes from 0 to {len(parent) - 1}, "
+                f"got ({child}, {above})"
+            )
+        extra.append((above, child))
+    return [(parent[i], i) for i in nodes if parent[i] >= 0] + extra
 
 
 def _large(size: Sequence[int]) -> list[int]:

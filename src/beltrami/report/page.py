@@ -1,26 +1,49 @@
-"""One self-contained HTML page: no network, light and dark, fit for a phone and a screen reader.
+"""One self-contained HTML page: no network, light and dark, for phones, screen readers and print.
 
 Every string in a `Page` is plain text and is escaped here; only `Figure.svg` is markup, and comes
-from `disk`, which escapes its own labels.
+from `disk` or `charts`, which escape their own labels.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
+from typing import Literal
+
+from beltrami.report.text import markup
 
 # The page may use its own style and script, and may load nothing at all.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
+Verdict = Literal["better", "worse", "no difference"]
+# A sign and a word: the colour only repeats what they say.
+_SIGNS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "no difference": "="}
+
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with a heading above and a caption below."""
+    """A picture with a heading above and a caption below; a wide one has a row to itself."""
 
     heading: str
     svg: str
     caption: str
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of the table with a verdict beside it, as in a column of differences to the twin."""
+
+    text: str
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        if self.verdict is not None and self.verdict not in _SIGNS:
+            raise ValueError(f"verdict must be one of {', '.join(_SIGNS)}, got {self.verdict!r}")
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.verdict})" if self.verdict else self.text
 
 
 @dataclass(frozen=True)
@@ -29,16 +52,17 @@ class Row:
 
     name: str
     hint: str
-    values: tuple[str, ...]
+    values: tuple[str | Cell, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers; `columns` name the values of every row."""
+    """Numbers; `columns` name the values of every row, `head` names the rows."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    head: str = "Measure"
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -50,47 +74,66 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs."""
+    """A heading with paragraphs, pictures and tables, in this order; each may be absent."""
 
     heading: str
-    paragraphs: tuple[str, ...]
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)
 class Page:
-    """Everything the page says.
+    """Everything the page says, from top to bottom.
 
     Args:
         title: of the window and the page.
         lead: the opening paragraph: what came out.
-        figures: pictures, side by side where there is room.
-        table: the numbers.
-        sections: explanations.
+        figures: the first pictures, side by side where there is room.
+        table: the main numbers, or None.
+        sections: explanations, further pictures and tables.
         facts: (name, value) pairs: what was run.
-        command: the command line that does it again.
+        command: how to run it again; one or more command lines.
         footer: the last line.
     """
 
     title: str
     lead: str
     figures: tuple[Figure, ...]
-    table: Table
+    table: Table | None
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...]
     command: str
     footer: str
 
 
+def compare(
+    difference: float, half_width: float | None, *, lower_is_better: bool
+) -> Verdict | None:
+    """What may be said of a paired difference, model minus twin, by its interval.
+
+    "no difference" means that the interval contains 0. Without an interval (one seed), or with a
+    difference that is not a number, nothing can be said, and the answer is None.
+    """
+    if half_width is None or math.isnan(difference) or math.isnan(half_width):
+        return None
+    if half_width < 0:
+        raise ValueError(f"half_width must not be negative, got {half_width}")
+    if abs(difference) <= half_width:
+        return "no difference"
+    return "better" if (difference < 0) == lower_is_better else "worse"
+
+
 def render(page: Page) -> str:
     """The page as one HTML document."""
     body = "\n".join(
         [
-            f"<header><h1>{escape(page.title)}</h1><p>{escape(page.lead)}</p></header>",
-            _figures(page.figures),
-            _table(page.table),
+            f"<header><h1>{markup(page.title)}</h1><p>{markup(page.lead)}</p></header>",
+            _figures(page.figures, "Pictures", level=2),
+            _numbers(page.table),
             *(_section(section) for section in page.sections),
             _provenance(page.facts, page.command),
-            f"<footer>{escape(page.footer)}</footer>",
+            f"<footer>{markup(page.footer)}</footer>",
         ]
     )
     return (
@@ -98,7 +141,7 @@ def render(page: Page) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(page.title)}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n"
+        f"<title>{markup(page.title)}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n<script>\n{_asset('disk.js')}</script>\n</body>\n"
         "</html>\n"
     )
@@ -108,40 +151,70 @@ def _asset(name: str) -> str:
     return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _figures(figures: tuple[Figure, ...]) -> str:
-    drawn = "\n".join(
-        f"<figure><h2>{escape(figure.heading)}</h2>\n{figure.svg}\n"
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        for figure in figures
+def _figures(figures: tuple[Figure, ...], label: str, *, level: int) -> str:
+    if not figures:
+        return ""
+    drawn = "\n".join(_figure(figure, level) for figure in figures)
+    return f'<div class="figures" role="group" aria-label="{markup(label)}">\n{drawn}\n</div>'
+
+
+def _figure(figure: Figure, level: int) -> str:
+    wide = ' class="wide"' if figure.wide else ""
+    return (
+        f"<figure{wide}><h{level}>{markup(figure.heading)}</h{level}>\n{figure.svg}\n"
+        f"<figcaption>{markup(figure.caption)}</figcaption></figure>"
     )
-    return f'<section class="figures" aria-label="Pictures">\n{drawn}\n</section>'
+
+
+def _numbers(table: Table | None) -> str:
+    return "" if table is None else f"<section><h2>The numbers</h2>\n{_table(table)}</section>"
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    head = "".join(f'<th scope="col">{markup(column)}</th>' for column in table.columns)
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(row.name)}<small>{escape(row.hint)}</small></th>'
-        + "".join(f"<td>{escape(value)}</td>" for value in row.values)
+        f'<tr><th scope="row">{markup(row.name)}{_hint(row.hint)}</th>'
+        + "".join(_cell(value) for value in row.values)
         + "</tr>"
         for row in table.rows
     )
     # Scrollable regions need a name and a tab stop to be usable from the keyboard.
     return (
-        '<section class="scroll" tabindex="0" role="region" aria-label="The numbers">'
-        f"<h2>The numbers</h2>\n<table><caption>{escape(table.caption)}</caption>\n"
-        f'<thead><tr><th scope="col">Measure</th>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>'
-        "</table></section>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{markup(table.caption)}">'
+        f"<table><caption><span>{markup(table.caption)}</span></caption>\n"
+        f'<thead><tr><th scope="col">{markup(table.head)}</th>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def _hint(hint: str) -> str:
+    return f"<small>{markup(hint)}</small>" if hint else ""
+
+
+def _cell(value: str | Cell) -> str:
+    if isinstance(value, str):
+        return f"<td>{markup(value)}</td>"
+    if value.verdict is None:
+        return f"<td>{markup(value.text)}</td>"
+    kind = value.verdict.replace(" ", "-")
+    return (
+        f'<td>{markup(value.text)} <span class="verdict {kind}">'
+        f'<span aria-hidden="true">{_SIGNS[value.verdict]}</span> {value.verdict}</span></td>'
     )
 
 
 def _section(section: Section) -> str:
-    paragraphs = "\n".join(f"<p>{escape(text)}</p>" for text in section.paragraphs)
-    return f"<section><h2>{escape(section.heading)}</h2>\n{paragraphs}</section>"
+    parts = [f"<h2>{markup(section.heading)}</h2>"]
+    parts += [f"<p>{markup(text)}</p>" for text in section.paragraphs]
+    parts += [_figures(section.figures, section.heading, level=3)] if section.figures else []
+    parts += [_table(table) for table in section.tables]
+    return "<section>" + "\n".join(parts) + "</section>"
 
 
 def _provenance(facts: tuple[tuple[str, str], ...], command: str) -> str:
-    listed = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    listed = "\n".join(f"<dt>{markup(name)}</dt><dd>{markup(value)}</dd>" for name, value in facts)
+    told = f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl></section>\n" if facts else ""
     return (
-        f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl>\n<p>To run it again:</p>\n"
-        f'<pre tabindex="0"><code>{escape(command)}</code></pre></section>'
+        f'{told}<section><h2>How to rerun it</h2>\n<pre tabindex="0"><code>{markup(command)}'
+        "</code></pre></section>"
     )

@@ -1,0 +1,1 @@
+"""Measures of embeddings and models; `beltrami.analysis.hierarchy` has those of hierarchies."""

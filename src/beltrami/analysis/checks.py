@@ -1,0 +1,61 @@
+"""Input checks that the measures share. They look at values, so they wait for the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.geometry.checks import check_finite
+
+
+def check_tensor(name: str, value: Any) -> None:
+    """Raise unless an argument is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+
+
+def integers(name: str, value: Tensor, dims: int) -> Tensor:
+    """The tensor as int64, if it holds integers and has `dims` dimensions."""
+    check_tensor(name, value)
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"{name} must be integers, got {value.dtype}")
+    if value.ndim != dims:
+        raise ValueError(f"{name} must have {dims} dimension(s), got shape {tuple(value.shape)}")
+    return value.detach().to(torch.int64)
+
+
+def check_range(name: str, value: Tensor, count: int, what: str) -> None:
+    """Raise unless all integers lie in 0..count − 1."""
+    if value.numel() == 0:
+        return
+    low, high = torch.stack(torch.aminmax(value)).tolist()
+    if low < 0 or high >= count:
+        raise ValueError(
+            f"{name} must number {what} from 0 to {count - 1}, got {low if low < 0 else high}"
+        )
+
+
+def numbers(name: str, value: Tensor) -> Tensor:
+    """A vector of finite numbers as float64."""
+    check_tensor(name, value)
+    if value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"{name} must be real numbers, got {value.dtype}")
+    if value.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {tuple(value.shape)}")
+    check_finite(**{name: value})
+    return value.detach().to(torch.float64)
+
+
+def check_same_length(first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless two arguments have the same shape and device, and at least one entry."""
+    if a.shape != b.shape:
+        raise ValueError(
+            f"{first} and {second} must have the same shape, got {tuple(a.shape)} and "
+            f"{tuple(b.shape)}"
+        )
+    if a.device != b.device:
+        raise ValueError(f"{first} is on {a.device} but {second} is on {b.device}: move one")
+    if a.numel() == 0:
+        raise ValueError(f"{first} and {second} are empty: there is nothing to measure")

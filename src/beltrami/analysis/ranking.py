@@ -1,0 +1,285 @@
+"""How well distances reconstruct a relation: mean rank and mean average precision.
+
+The protocol of Nickel and Kiela (2017). A relation is a set of pairs (u, v), for instance of words
+and their hypernyms. For each u all other nodes are ordered by their distance from u. Nodes that are
+related to u are its positives, the rest are strangers, and
+
+    rank(u, v)  = 1 + number of strangers at most as far from u as v
+    AP(u)       = mean over k of k / (k + strangers at most as far as the k-th nearest positive)
+    mean rank   = mean of rank(u, v) over all pairs
+    MAP         = mean of AP(u) over all u that have positives
+
+Ties count against the embedding: a stranger at the same distance comes first. Without ties AP is
+the usual area under precision over recall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_range, integers
+from beltrami.analysis.results import Result
+from beltrami.analysis.rows import (
+    Distances,
+    check_rows_finite,
+    checked_rows,
+    point_order,
+    rows_at_once,
+)
+from beltrami.geometry.checks import check_integer
+from beltrami.geometry.manifold import Manifold
+
+# From so many positives in a row on, sorting it is quicker than counting once for each of them.
+_SORT_FROM = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction(Result):
+    """How well distances reconstruct a relation.
+
+    Args:
+        map: mean average precision, 1 is perfect.
+        mean_rank: mean rank of the pairs, 1 is perfect.
+        ranks: rank of each of `pairs`, int64.
+        average_precision: average precision of each of `nodes`, float64.
+        pairs: the pairs that were ranked, in the order they were given, int64 of shape (p, 2).
+        nodes: the nodes that have positives, ascending, int64.
+    """
+
+    map: float
+    mean_rank: float
+    ranks: Tensor
+    average_precision: Tensor
+    pairs: Tensor
+    nodes: Tensor
+
+
+def reconstruction(
+    distance: Distances,
+    pairs: Tensor,
+    count: int,
+    *,
+    known: Tensor | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    chunk: int | None = None,
+) -> Reconstruction:
+    """Mean rank and mean average precision of a relation; see the head of this file.
+
+    Args:
+        distance: distance(rows) gives the distances from nodes `rows`, int64 of shape (b,) on the
+            device of `pairs`, to all nodes, (b, count). Any numbers that order nodes alike will do.
+            What it says of a node and itself is ignored.
+        pairs: the relation, integers of shape (p, 2): u and its positive v, each pair once, in any
+            order. On a GPU everything is counted there, without waiting for it on the way.
+        count: the number of nodes.
+        known: further pairs, (q, 2), that count neither as positives nor as strangers: in link
+            prediction, the pairs seen in training while `pairs` are those held out.
+        sample: rank only the positives of this many nodes u, drawn at random with `seed`.
+        seed: of the sample.
+        chunk: nodes u worked on at a time. By default as many as give a block of distances that
+            suits the device.
+    """
+    check_integer("count", count)
+    pairs = _checked_pairs("pairs", pairs, count)
+    if len(pairs) == 0:
+        raise ValueError("pairs is empty: there is nothing to rank")
+    if sample is not None:
+        pairs = pairs[_drawn(pairs[:, 0], sample, seed)]
+    table = _by_node(pairs)
+    other = None if known is None else _known_by_node(known, pairs.device, table, count)
+    with torch.no_grad():
+        strangers = _strangers(distance, table, other, count, chunk)
+    return _result(pairs, table, strangers)
+
+
+def reconstruct_points(
+    points: Tensor,
+    manifold: Manifold,
+    pairs: Tensor,
+    *,
+    known: Tensor | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    chunk: int | None = None,
+) -> Reconstruction:
+    """`reconstruction` of a relation among points (n, d) of a manifold.
+
+    float32 points of hyperbolic and flat space are ranked by one matrix product, see `point_order`,
+    float64 points by their distances, pair by pair: more exact far from the origin, and slower.
+    """
+    order = point_order(points, manifold)
+    pairs = integers("pairs", pairs, 2).to(points.device)
+    known = None if known is None else integers("known", known, 2).to(points.device)
+    return reconstruction(
+        order, pairs, len(points), known=known, sample=sample, seed=seed, chunk=chunk
+    )
+
+
+def mean_average_precision(distance: Tensor, neighbour: Tensor) -> float:
+    """Mean over nodes of the average precision of their neighbours in the order of distance.
+
+    Args:
+        distance: (n, n), finite off the diagonal.
+        neighbour: (n, n) booleans; rows without one are left out.
+
+    Ties count against the embedding: strangers come before neighbours at the same distance.
+    """
+    return reconstruction(lambda rows: distance[rows], neighbour.nonzero(), len(distance)).map
+
+
+class _ByNode(NamedTuple):
+    """Pairs sorted by their first node, where nodes with few positives come first.
+
+    So a block of nodes has a contiguous run of pairs, and about as many of each node.
+    """
+
+    order: Tensor  # (p,) of the pairs as given
+    second: Tensor  # (p,) v of each pair, sorted
+    place: Tensor  # (p,) of its u among `nodes`
+    slot: Tensor  # (p,) of it among the pairs of its u
+    nodes: Tensor  # (m,) by number of positives
+    sizes: Tensor  # (m,) number of positives
+
+
+def _by_node(pairs: Tensor) -> _ByNode:
+    ascending, which, sizes = pairs[:, 0].unique(return_inverse=True, return_counts=True)
+    by_size = torch.argsort(sizes, stable=True)
+    place_of = torch.empty_like(by_size)
+    place_of[by_size] = torch.arange(len(by_size), device=pairs.device)
+    place, order = torch.sort(place_of[which], stable=True)
+    sizes = sizes[by_size]
+    start = sizes.cumsum(0) - sizes
+    slot = torch.arange(len(pairs), device=pairs.device) - start[place]
+    return _ByNode(order, pairs[order, 1], place, slot, ascending[by_size], sizes)
+
+
+class _Known(NamedTuple):
+    """Known pairs of the nodes of a `_ByNode`, sorted as its pairs are."""
+
+    place: Tensor
+    second: Tensor
+
+
+def _known_by_node(known: Tensor, device: torch.device, table: _ByNode, count: int) -> _Known:
+    known = _checked_pairs("known", known, count, unique=False)
+    if known.device != device:
+        raise ValueError(f"known is on {known.device} but pairs is on {device}: move one of them")
+    place_of = torch.full((count,), -1, dtype=torch.int64, device=device)
+    place_of[table.nodes] = torch.arange(len(table.nodes), device=device)
+    place = place_of[known[:, 0]]
+    used = place >= 0
+    place, order = torch.sort(place[used], stable=True)
+    return _Known(place, known[used][order, 1])
+
+
+def _strangers(
+    distance: Distances, table: _ByNode, known: _Known | None, count: int, chunk: int | None
+) -> Tensor:
+    """The number of strangers at most as far as v, for each pair of the table."""
+    device = table.nodes.device
+    size = rows_at_once(count, device, chunk)
+    first = list(range(0, len(table.nodes), size))
+    edges = torch.tensor([*first, len(table.nodes)], device=device)
+    most = table.sizes[edges[1:] - 1].tolist()
+    cuts = torch.searchsorted(table.place, edges).tolist()
+    known_cuts = None if known is None else torch.searchsorted(known.place, edges).tolist()
+    result = torch.empty_like(table.second)
+    doubtful = torch.empty(len(table.nodes), dtype=torch.bool, device=device)
+    for i, start in enumerate(first):
+        rows = table.nodes[start : start + size]
+        found = checked_rows(distance, rows, count)
+        if found.device != device:
+            raise ValueError(f"distance is on {found.device} but pairs is on {device}: move one")
+        # A row with NaN or infinity has no finite sum. Looking closer would wait for the device.
+        doubtful[start : start + size] = ~torch.isfinite(found.sum(1))
+        run = slice(cuts[i], cuts[i + 1])
+        at, second, slot = table.place[run] - start, table.second[run], table.slot[run]
+        limits = found.new_full((len(rows), most[i]), -torch.inf)
+        limits[at, slot] = found[at, second]
+        at_all = [torch.arange(len(rows), device=device), at]
+        seconds = [rows, second]
+        if known is not None and known_cuts is not None:
+            run_known = slice(known_cuts[i], known_cuts[i + 1])
+            at_all.append(known.place[run_known] - start)
+            seconds.append(known.second[run_known])
+        apart = found.index_put(
+            (torch.cat(at_all), torch.cat(seconds)), found.new_full((), torch.inf)
+        )
+        result[run] = _count_within(apart, limits)[at, slot]
+    _look_closer(distance, table.nodes, doubtful, count, size)
+    return result
+
+
+def _count_within(row: Tensor, limits: Tensor) -> Tensor:
+    """How many entries of each row, (b, n), are at most each of its limits, (b, k): (b, k)."""
+    if limits.shape[1] >= _SORT_FROM:
+        return torch.searchsorted(row.sort(1).values, limits, right=True)
+    # Comparing straight into floats, whose sum is vectorised, is five times as fast on a CPU as
+    # summing booleans; float32 counts exactly up to 2^24.
+    dtype = torch.float32 if row.shape[1] <= 1 << 24 else torch.float64
+    within = torch.empty_like(row, dtype=dtype)
+    counts = [
+        torch.le(row, limits[:, k : k + 1], out=within).sum(1) for k in range(limits.shape[1])
+    ]
+    return torch.stack(counts, 1).to(torch.int64)
+
+
+def _look_closer(
+    distance: Distances, nodes: Tensor, doubtful: Tensor, count: int, size: int
+) -> None:
+    """Ask again for the rows whose sum was not finite, and raise if one of their entries is not."""
+    suspects = nodes[doubtful]
+    for rows in suspects.split(size) if len(suspects) else ():
+        check_rows_finite(checked_rows(distance, rows, count), rows)
+
+
+def _result(pairs: Tensor, table: _ByNode, strangers: Tensor) -> Reconstruction:
+    ranks = torch.empty_like(strangers)
+    ranks[table.order] = 1 + strangers
+    # The k-th nearest positive of a node is the one with the k-th fewest strangers before it.
+    by_rank = torch.argsort(strangers, stable=True)
+    by_rank = by_rank[torch.argsort(table.place[by_rank], stable=True)]
+    k = 1 + table.slot.to(torch.float64)
+    precision = (k / (k + strangers[by_rank])).cpu()  # sums on a GPU would depend on its mood
+    total = torch.zeros(len(table.nodes), dtype=torch.float64)
+    total.index_add_(0, table.place.cpu(), precision)
+    ap = total.to(pairs.device) / table.sizes
+    nodes, ascending = table.nodes.sort()
+    return Reconstruction(
+        map=ap.cpu().mean().item(),
+        mean_rank=ranks.cpu().to(torch.float64).mean().item(),
+        ranks=ranks,
+        average_precision=ap[ascending],
+        pairs=pairs,
+        nodes=nodes,
+    )
+
+
+def _drawn(first: Tensor, sample: int, seed: int) -> Tensor:
+    """Which pairs belong to the nodes that are drawn."""
+    check_integer("sample", sample)
+    nodes = first.unique()
+    draw = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:sample]
+    return torch.isin(first, nodes[draw.to(nodes.device)])
+
+
+def _checked_pairs(name: str, pairs: Tensor, count: int, *, unique: bool = True) -> Tensor:
+    pairs = integers(name, pairs, 2)
+    if pairs.shape[1] != 2:
+        raise ValueError(f"{name} must have the shape (p, 2), got {tuple(pairs.shape)}")
+    check_range(name, pairs, count, "nodes")
+    own = pairs[:, 0] == pairs[:, 1]
+    if bool(own.any()):
+        node = int(pairs[own][0, 0])
+        raise ValueError(f"{name} relates node {node} to itself: leave such pairs out")
+    key = (pairs[:, 0] * count + pairs[:, 1]).sort().values
+    again = key[1:][key[1:] == key[:-1]]
+    if unique and len(again):
+        first, second = divmod(int(again[0]), count)
+        raise ValueError(f"{name} has the pair ({first}, {second}) more than once")
+    return pairs

@@ -1,0 +1,146 @@
+"""The ordinary clients of the registries, as subprocesses: pip, npm and apt-get.
+
+Each is asked for one package file, in a folder of our own, and for nothing else: no dependency, no
+installation, no script of the package. Wheels only, since pip would run a source archive's build to
+learn its name. The clients read the user's own configuration (indexes, mirrors, proxies,
+certificates), but not a project's, such as an `.npmrc` in the current folder.
+
+What a client does with a broken connection is its own: all three try again, and pip from 25.1 on
+continues where it stopped. None keeps half a file for a later call, but pip and npm keep whole ones
+in their caches.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from beltrami.data.entry import Entry, Kind
+
+PROGRAMS: dict[Kind, str] = {"pypi": "pip", "npm": "npm", "debian": "apt-get"}
+SUFFIXES: dict[Kind, str] = {"pypi": ".whl", "npm": ".tgz", "debian": ".deb"}
+# Into the current folder, even if the user's configuration names another.
+HERE: dict[Kind, tuple[str, ...]] = {
+    "pypi": ("--dest=.",),
+    "npm": ("--pack-destination=.",),
+    "debian": (),
+}
+GRACE = 5.0  # seconds that a client has to end when we do
+
+
+class ClientError(RuntimeError):
+    """The client is missing or failed; the message is one line."""
+
+
+def download(entry: Entry, folder: Path) -> Path:
+    """Fetch the entry's package file into an empty folder.
+
+    Debian keeps one version a release. Where apt-get does not offer the catalogue's, its own is
+    taken, under apt's signature; the files in it must still be those of the catalogue.
+    """
+    command = [*_program(entry.kind), *_arguments(entry), *HERE[entry.kind]]
+    code, output = _run(command, folder)
+    if code and entry.kind == "debian" and "was not found" in output:
+        code, output = _run([*_program(entry.kind), "download", entry.package], folder)
+    if code:
+        raise ClientError(f"{PROGRAMS[entry.kind]} failed: {reason(entry.kind, output)}")
+    found = sorted(folder.glob(f"*{SUFFIXES[entry.kind]}"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "nothing"
+        raise ClientError(f"{PROGRAMS[entry.kind]} was to bring one package file, brought {names}")
+    return found[0]
+
+
+def by_hand(entry: Entry) -> str:
+    """The command that fetches the package file into the current folder, to be typed."""
+    program = ["python", "-m", "pip"] if entry.kind == "pypi" else [PROGRAMS[entry.kind]]
+    return shlex.join([*program, *_arguments(entry)])
+
+
+def reason(kind: Kind, output: str) -> str:
+    """The line of a client's output that says what went wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if kind == "pypi":
+        errors = [line for line in lines if line.startswith("ERROR:")]
+        # pip ends with "no matching distribution" also where it reached no index at all
+        offline = any("connection broken" in line for line in lines)
+        return (errors or lines or ["no message"])[-1] + (" (no connection)" if offline else "")
+    if kind == "npm":
+        told = [line.removeprefix("npm error").strip() for line in lines if "npm error" in line]
+        facts = [
+            line for line in told if line.split(" ", 1)[0] not in ("", "code", "syscall", "errno")
+        ]
+        return (facts or lines or ["no message"])[0 if facts else -1]
+    errors = [line for line in lines if line.startswith("E:")]
+    text = (errors or lines or ["no message"])[-1]
+    stale = "Unable to locate package" in text
+    return text + (" (`apt-get update` brings the lists of packages)" if stale else "")
+
+
+def _arguments(entry: Entry) -> list[str]:
+    if entry.kind == "pypi":
+        options = ["--no-deps", "--only-binary=:all:", *entry.client_options]
+        return ["download", *options, f"{entry.package}=={entry.version}"]
+    if entry.kind == "npm":
+        spec = f"{entry.package}@{entry.version}"
+        return ["pack", "--ignore-scripts", *entry.client_options, spec]
+    return ["download", *entry.client_options, f"{entry.package}={entry.version}"]
+
+
+def _program(kind: Kind) -> list[str]:
+    if kind == "pypi" and find_spec("pip") is not None:
+        return [sys.executable, "-P", "-m", "pip"]
+    names = ("pip3", "pip") if kind == "pypi" else (PROGRAMS[kind],)
+    for name in names:
+        if found := shutil.which(name):
+            return [found]
+    raise ClientError(f"{PROGRAMS[kind]} is not installed")
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """Exit code and output; when we are interrupted, the client ends too."""
+    environment = {
+        **os.environ,
+        "PIP_NO_INPUT": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "npm_config_update_notifier": "false",
+        "npm_config_loglevel": "error",
+        "NO_COLOR": "1",
+    }
+    environment.setdefault("PIP_RESUME_RETRIES", "5")  # older versions ignore it
+    if Path(command[0]).name == "apt-get":
+        environment["LC_ALL"] = "C.UTF-8"  # its messages are read
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise ClientError(f"{command[0]} cannot be started: {error.strerror}") from error
+    with process:
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            _stop(process)
+            raise
+    return process.returncode, output
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()

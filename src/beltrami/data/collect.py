@@ -1,0 +1,107 @@
+"""How readers put a hierarchy together: edges by label, each with the place it was found at."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from beltrami.data import dag
+from beltrami.data.dag import Ints, Topology
+from beltrami.data.hierarchy import QUOTED_NAMES, Hierarchy, HierarchyError, show_cycle
+
+
+class Collector:
+    """Nodes and edges in the order in which they are added.
+
+    Args:
+        source: how errors call the file.
+        unit: what a place is: "line", or "entry" where a format has no lines.
+    """
+
+    def __init__(self, source: str, unit: str = "line") -> None:
+        self.source = source
+        self.unit = unit
+        self._nodes: dict[str, int] = {}
+        self._edges = array("q")  # child, parent, child, parent, ...
+        self._places = array("q")
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, label: str) -> int:
+        """The number of a label, new or known."""
+        return self._nodes.setdefault(label, len(self._nodes))
+
+    def edge(self, child: str, parent: str, place: int) -> None:
+        """Add a direct edge that stands at this place of the source."""
+        if child == parent:
+            raise self.error(place, f"{child!r} is its own parent")
+        self._edges.append(self.node(child))
+        self._edges.append(self.node(parent))
+        self._places.append(place)
+
+    def hierarchy(self, name: str) -> Hierarchy:
+        """What was collected; errors name the places of edges that repeat or form a cycle."""
+        if not self._nodes:
+            raise HierarchyError(
+                f"{self.source} is empty: it has no edge; one edge a {self.unit}: child, parent"
+            )
+        edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
+        self._check_repetition(edges)
+        try:
+            return Hierarchy(name, tuple(self._nodes), torch.from_numpy(edges))
+        except HierarchyError as error:
+            cycle = Topology.of(edges, len(self)).cycle
+            if cycle is not None:
+                raise self._cycle_error(edges, cycle) from None
+            raise HierarchyError(f"{self.source}: {error}") from None
+
+    def error(self, place: int, what: str) -> HierarchyError:
+        """An error at a place of the source."""
+        return HierarchyError(f"{self.source}, {self.unit} {place}: {what}")
+
+    def _check_repetition(self, edges: Ints) -> None:
+        again = dag.repeated_row(edges, len(self))
+        if again is None:
+            return
+        child, parent = self._labels(edges[again[0]])
+        first, second = (self._places[row] for row in again)
+        raise self.error(
+            second,
+            f"the edge {child!r} -> {parent!r} is there twice (first on {self.unit} {first}); "
+            "remove one",
+        )
+
+    def _cycle_error(self, edges: Ints, cycle: tuple[int, ...]) -> HierarchyError:
+        places = ", ".join(str(self._places[row]) for row in cycle[:QUOTED_NAMES])
+        unit = {"line": "lines", "entry": "entries"}[self.unit]
+        return HierarchyError(
+            f"{self.source}, {unit} {places}: the parents form a cycle: "
+            f"{show_cycle(self._labels(edges[list(cycle), 0]))}; remove one of these edges"
+        )
+
+    def _labels(self, nodes: Iterable[int]) -> list[str]:
+        labels = list(self._nodes)
+        return [labels[node] for node in nodes]
+
+
+def unique_labels(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Readable labels for (name, id) pairs: the name, with its id where several share the name."""
+    pairs = list(names)
+    count: dict[str, int] = {}
+    for name, _ in pairs:
+        count[name] = count.get(name, 0) + 1
+    taken = {name for name, times in count.items() if times == 1}
+    labels = []
+    for name, ident in pairs:
+        label = name
+        if count[name] > 1:
+            label = f"{name} ({ident})"
+            while label in taken:  # somebody's plain name
+                label += "'"
+            taken.add(label)
+        labels.append(label)
+    return labels

@@ -1,0 +1,275 @@
+"""Directed acyclic graphs as arrays of (child, parent) rows: neighbours, cycles, ancestors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+_CHUNK = 1 << 22  # pairs in work at a time
+
+
+class TooManyPairs(Exception):  # noqa: N818  (a signal to the caller, who words the error)
+    """There are more pairs of descendant and ancestor than asked for."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A list of nodes for each node, as one array: that of v is values[start[v]:start[v + 1]].
+
+    `edge` tells which row each value comes from; a list keeps the order of the rows.
+    """
+
+    start: Ints
+    values: Ints
+    edge: Ints
+
+    @staticmethod
+    def of(owner: Ints, value: Ints, n: int) -> Neighbours:
+        """The lists of values by their owners, who are numbered below n."""
+        edge = np.argsort(owner, kind="stable")
+        start = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owner, minlength=n), out=start[1:])
+        return Neighbours(start, value[edge], edge)
+
+    @staticmethod
+    def parents(edges: Ints, n: int) -> Neighbours:
+        """Each node's parents."""
+        return Neighbours.of(edges[:, 0], edges[:, 1], n)
+
+    @staticmethod
+    def children(edges: Ints, n: int) -> Neighbours:
+        """Each node's children."""
+        return Neighbours.of(edges[:, 1], edges[:, 0], n)
+
+    @property
+    def count(self) -> Ints:
+        """The length of each node's list."""
+        return np.diff(self.start)
+
+    def __getitem__(self, node: int) -> Ints:
+        return self.values[self.start[node] : self.start[node + 1]]
+
+    def join(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """All values of the given nodes: (places in `nodes`, values)."""
+        which, place = spread(self.start[nodes], self.start[nodes + 1] - self.start[nodes])
+        return which, self.values[place]
+
+
+def spread(start: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """The ranges start[i], ..., start[i] + count[i] - 1 in a row: (i, member) for each member."""
+    which = np.repeat(np.arange(len(start)), count)
+    offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    return which, start[which] + offset
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The lengths of the shortest and longest way from each node up to a root.
+
+    If there is a `cycle`, it holds the rows of its edges as one climbs them, and the lengths are
+    not to be used.
+    """
+
+    shortest: Ints
+    longest: Ints
+    cycle: tuple[int, ...] | None
+
+    @staticmethod
+    def of(edges: Ints, n: int) -> Topology:
+        """The topology of n nodes with these (child, parent) rows."""
+        # One node at a time: by whole levels, a chain of a million nodes would take a minute.
+        parents, children = Neighbours.parents(edges, n), Neighbours.children(edges, n)
+        waiting = parents.count.tolist()
+        start, below = children.start.tolist(), children.values.tolist()
+        shortest = [n if count else 0 for count in waiting]
+        longest = [0] * n
+        order = [node for node, count in enumerate(waiting) if not count]
+        for node in order:  # grows while it is walked
+            near, far = shortest[node] + 1, longest[node] + 1
+            for child in below[start[node] : start[node + 1]]:
+                if near < shortest[child]:
+                    shortest[child] = near
+                if far > longest[child]:
+                    longest[child] = far
+                waiting[child] -= 1
+                if not waiting[child]:
+                    order.append(child)
+        cycle = None
+        if len(order) < n:
+            stuck = np.ones(n, dtype=bool)
+            stuck[order] = False
+            cycle = _climb_to_cycle(edges, stuck, parents)
+        return Topology(
+            np.array(shortest, dtype=np.int64), np.array(longest, dtype=np.int64), cycle
+        )
+
+
+def _climb_to_cycle(edges: Ints, stuck: NDArray[np.bool_], parents: Neighbours) -> tuple[int, ...]:
+    """Every node on or below a cycle has a parent that is: climb until a node comes again."""
+    leaves_by: dict[int, int] = {}  # node -> the edge it is left by
+    node = int(np.flatnonzero(stuck)[0])
+    while node not in leaves_by:
+        choices = parents.edge[parents.start[node] : parents.start[node + 1]]
+        leaves_by[node] = int(next(edge for edge in choices if stuck[edges[edge, 1]]))
+        node = int(edges[leaves_by[node], 1])
+    visited = list(leaves_by)
+    return tuple(leaves_by[v] for v in visited[visited.index(node) :])
+
+
+def repeated_row(edges: Ints, n: int) -> tuple[int, int] | None:
+    """The earliest row that was there before, as (earlier, later), or None."""
+    keys = encode(edges, n)
+    order = np.argsort(keys, kind="stable")
+    same = np.flatnonzero(np.diff(keys[order]) == 0)
+    if not same.size:
+        return None
+    at = same[np.argmin(order[same + 1])]
+    return int(order[at]), int(order[at + 1])
+
+
+def encode(pairs: Ints, n: int) -> Ints:
+    """One number a pair of nodes below n; the numbers sort as the pairs do."""
+    return pairs[:, 0] * n + pairs[:, 1]
+
+
+def decode(keys: Ints, n: int) -> Ints:
+    """The pairs of `encode`."""
+    pairs = np.empty((len(keys), 2), dtype=np.int64)
+    np.floor_divide(keys, n, out=pairs[:, 0])
+    np.remainder(keys, n, out=pairs[:, 1])
+    return pairs
+
+
+def sorted_unique(keys: Ints) -> Ints:
+    """The keys, ascending and each once; faster than `np.unique`, which hashes them."""
+    if (np.diff(keys) > 0).all():
+        return keys
+    keys = np.sort(keys)
+    return keys[np.diff(keys, prepend=-1) > 0]
+
+
+def ancestors(edges: Ints, longest: Ints, most: int) -> tuple[Ints, Ints]:
+    """Keys of all pairs (descendant, ancestor), and of those joined by a way of two edges or more.
+
+    A node's ancestors are its parents and theirs. Going down level by level, by the longest way
+    from a root, makes each pair once for every parent of its descendant, however many paths there
+    are. `TooManyPairs` if there are more than `most`, mostly before any work.
+    """
+    n = len(longest)
+    if int(longest.sum()) > most:  # a node has at least as many ancestors as the way up is long
+        raise TooManyPairs
+    parents = Neighbours.parents(edges, n)
+    known = _Lists(n)
+    pairs, implied = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for nodes in _by_level(longest):
+        which, above = parents.join(nodes)
+        for part in _chunks(which, known.count[above] + 1):
+            child, parent = nodes[which[part]], above[part]
+            edge, further = known.join(parent)
+            far = sorted_unique(child[edge] * n + further)
+            keys = sorted_unique(np.concatenate([far, child * n + parent]))
+            if known.used + len(keys) > most:
+                raise TooManyPairs
+            known.add(keys // n, keys % n)
+            pairs.append(keys)
+            implied.append(far)
+    return np.concatenate(pairs), np.concatenate(implied)
+
+
+def contains(keys: Ints, wanted: Ints) -> NDArray[np.bool_]:
+    """Which of the wanted keys are among the others."""
+    if not len(keys):
+        return np.zeros(len(wanted), dtype=bool)
+    keys = np.sort(keys)
+    place = np.searchsorted(keys, wanted)
+    found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == wanted
+    return found
+
+
+def reachable(near: Neighbours, source: int) -> NDArray[np.bool_]:
+    """Which nodes there is a way to, the source among them."""
+    start, values = near.start.tolist(), near.values.tolist()
+    inside = bytearray(len(start) - 1)
+    inside[source] = 1
+    found = [source]
+    for node in found:  # grows while it is walked
+        for other in values[start[node] : start[node + 1]]:
+            if not inside[other]:
+                inside[other] = 1
+                found.append(other)
+    return np.frombuffer(inside, dtype=bool)
+
+
+def flood(near: Neighbours, sources: Ints, hops: NDArray[np.int32]) -> None:
+    """Replace the -1 of `hops` (s, n) by the number of steps from each source to each node."""
+    n = hops.shape[1]
+    flat = hops.reshape(-1)
+    claimed_by = np.empty(flat.shape, dtype=np.int64)
+    frontier = np.arange(len(sources)) * n + sources  # places in `flat`
+    distance = 0
+    while frontier.size:
+        flat[frontier] = distance
+        distance += 1
+        node = frontier % n
+        which, reached = near.join(node)
+        places = (frontier - node)[which] + reached
+        places = places[flat[places] < 0]
+        # Of those that reach the same place, the one that claims it last goes on.
+        claim = np.arange(len(places))
+        claimed_by[places] = claim
+        frontier = places[claimed_by[places] == claim]
+
+
+class _Lists:
+    """Lists of nodes, one for each node, that are filled one after another."""
+
+    def __init__(self, n: int) -> None:
+        self.count = np.zeros(n, dtype=np.int64)
+        self.start = np.zeros(n, dtype=np.int64)
+        self.values = np.empty(0, dtype=np.int64)
+        self.used = 0
+
+    def add(self, owner: Ints, value: Ints) -> None:
+        """Append whole lists; `owner` is sorted."""
+        end = self.used + len(value)
+        if end > len(self.values):
+            grown = np.empty(2 * end, dtype=np.int64)
+            grown[: self.used] = self.values[: self.used]
+            self.values = grown
+        self.values[self.used : end] = value
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        self.start[owner[first]] = self.used + first
+        self.count[owner[first]] = np.diff(first, append=len(value))
+        self.used = end
+
+    def join(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """All values of the given nodes: (places in `nodes`, values)."""
+        which, place = spread(self.start[nodes], self.count[nodes])
+        return which, self.values[place]
+
+
+def _by_level(longest: Ints) -> Iterator[Ints]:
+    """The nodes of level 1, 2, ...: without the roots."""
+    order = np.argsort(longest, kind="stable")
+    bounds = np.searchsorted(longest[order], np.arange(1, int(longest.max()) + 2))
+    for low, high in itertools.pairwise(bounds):
+        yield order[low:high]
+
+
+def _chunks(group: Ints, size: Ints) -> Iterator[slice]:
+    """Slices of whole groups of a sorted array, of at most _CHUNK in size but for larger groups."""
+    total = np.concatenate([[0], np.cumsum(size)])
+    ends = np.flatnonzero(np.diff(group, append=-1)) + 1  # a group ends where the next begins
+    low = 0
+    while low < len(group):
+        fitting = np.searchsorted(total[ends], total[low] + _CHUNK, side="right") - 1
+        next_end = np.searchsorted(ends, low, side="right")
+        high = int(ends[max(fitting, next_end)])
+        yield slice(low, high)
+        low = high

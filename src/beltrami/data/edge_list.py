@@ -1,0 +1,189 @@
+"""Edge lists: text with one edge a line, in columns.
+
+Two columns, child and parent, separated by tabs or commas:
+
+    child   parent
+    dog     canine
+    wolf    canine
+
+The header row is optional, blank lines are skipped, and fields may be quoted as CSV allows. A line
+that starts with ``#`` is a comment, unless it has as many columns as the others: labels may start
+with ``#``, too. Files with more columns, or in another order, need a header that names two of them
+`child` and `parent`, or `source` and `target` (a source is the parent, as edges of graphs are drawn
+from the root), or `id1` and `id2` (child and parent, as in files of Poincaré embeddings).
+
+Graph files, two integers separated by spaces, are taken as source and target, too; so are all
+files called `.edges`, whatever separates their columns. Lines starting with ``%`` are comments
+there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from beltrami.data.atomic import write_atomically
+from beltrami.data.collect import Collector
+from beltrami.data.hierarchy import Hierarchy, HierarchyError
+from beltrami.data.lines import quoted
+from beltrami.data.text import numbered_lines
+
+# What headers may call the child and the parent.
+COLUMN_NAMES = (("child", "parent"), ("target", "source"), ("id1", "id2"))
+GRAPH_SUFFIX = ".edges"
+
+_MAX_LEADING_COMMENTS = 10_000
+_TWO_INTEGERS = re.compile(r"\s*-?\d+\s+-?\d+\s*")
+_SEPARATORS = {"\t": "tab", ",": "comma", None: "space"}
+
+Line = tuple[int, str]
+
+
+def read_edge_list(path: str | Path) -> Hierarchy:
+    """The hierarchy in a file as the module describes it; else a `HierarchyError`."""
+    path = Path(path)
+    collector = Collector(str(path))
+    rows = edge_rows(
+        numbered_lines(path), str(path), parent_first=path.suffix.lower() == GRAPH_SUFFIX
+    )
+    for line, child, parent in rows:
+        collector.edge(child, parent, line)
+    return collector.hierarchy(path.stem)
+
+
+def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
+    """Write the edges as tab-separated child and parent, so that `read_edge_list` gives them back.
+
+    Not all hierarchies can be written so: nodes without an edge have no line, and labels must not
+    hold line ends or begin or end with spaces.
+    """
+    path = Path(path)
+    labels, edges = hierarchy.labels, hierarchy.edges.tolist()
+    lonely = set(range(len(labels))) - set(itertools.chain.from_iterable(edges))
+    if lonely:
+        raise HierarchyError(f"{labels[min(lonely)]!r} has no edge, so it cannot stand in {path}")
+    for label in labels:
+        if label != label.strip() or "\n" in label or "\r" in label:
+            raise HierarchyError(
+                f"the label {label!r} cannot stand in {path}: it holds a line end, or a space at "
+                "an end"
+            )
+    text = io.StringIO()
+    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
+    rows.writerow(COLUMN_NAMES[0])
+    rows.writerows((labels[child], labels[parent]) for child, parent in edges)
+    write_atomically(path, text.getvalue())
+
+
+def edge_rows(
+    lines: Iterable[Line], source: str, *, parent_first: bool = False
+) -> Iterator[tuple[int, str, str]]:
+    """(line number, child, parent) of each edge in numbered lines that are not blank.
+
+    Args:
+        lines: the file.
+        source: how errors call it.
+        parent_first: whether columns without a header are parent and child, as in graph files.
+    """
+    lines, delimiter = _with_delimiter(lines)
+    layout: _Layout | None = None
+    for number, text in lines:
+        try:
+            fields = _fields(text, delimiter)
+        except csv.Error as error:
+            raise HierarchyError(f"{source}, line {number}: {error}") from error
+        expected = layout.columns if layout else len(COLUMN_NAMES[0])
+        if _is_comment(text, delimiter) and len(fields) != expected:
+            continue
+        if layout is None:
+            layout = _header(fields, number, source)
+            if layout:
+                continue
+            layout = _Layout(expected, *((1, 0) if parent_first or not delimiter else (0, 1)))
+        if len(fields) != layout.columns:
+            raise HierarchyError(
+                f"{source}, line {number}: expected {layout.columns} {_SEPARATORS[delimiter]}-"
+                f"separated columns ({layout.words}), found {len(fields)}: {quoted(text.strip())}"
+            )
+        child, parent = fields[layout.child], fields[layout.parent]
+        if not child or not parent:
+            raise HierarchyError(
+                f"{source}, line {number}: the {'child' if not child else 'parent'} is empty; "
+                "the root needs no line of its own"
+            )
+        if child == parent:
+            raise HierarchyError(f"{source}, line {number}: {child!r} is its own parent")
+        yield number, child, parent
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How many columns there are, and which of them hold child and parent."""
+
+    columns: int
+    child: int
+    parent: int
+    header_line: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The columns for an error message."""
+        if self.header_line is not None:
+            return f"as in the header on line {self.header_line}"
+        order = "child, parent" if self.child < self.parent else "parent, child"
+        return f"{order}; files with more need a header row that names child and parent"
+
+
+def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
+    """The layout a first row gives if it is a header."""
+    names = [field.lower().lstrip("# ") for field in fields]
+    for child, parent in COLUMN_NAMES:
+        if child in names and parent in names:
+            for name in (child, parent):
+                if names.count(name) > 1:
+                    raise HierarchyError(
+                        f"{source}, line {number}: two columns are called {name!r}; rename one"
+                    )
+            return _Layout(len(fields), names.index(child), names.index(parent), number)
+    if len(fields) > len(COLUMN_NAMES[0]):
+        for child, parent in COLUMN_NAMES:
+            if child in names or parent in names:
+                missing = parent if child in names else child
+                raise HierarchyError(
+                    f"{source}, line {number}: there is no column {missing!r}; the columns are "
+                    f"{quoted(', '.join(names))}"
+                )
+    return None
+
+
+def _with_delimiter(lines: Iterable[Line]) -> tuple[Iterator[Line], str | None]:
+    """The same lines, and what separates columns: tab, comma, or None for spaces."""
+    rest = iter(lines)
+    read: list[Line] = []
+    deciding: str | None = None
+    for line in itertools.islice(rest, _MAX_LEADING_COMMENTS):
+        read.append(line)
+        if not line[1].lstrip().startswith(("#", "%")):
+            deciding = line[1]
+            break
+    if deciding is None:
+        deciding = read[0][1] if read else ""
+    delimiter = "\t" if "\t" in deciding else None if _TWO_INTEGERS.fullmatch(deciding) else ","
+    return itertools.chain(read, rest), delimiter
+
+
+def _fields(text: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return text.split()
+    if '"' in text:
+        return [field.strip() for field in next(csv.reader([text], delimiter=delimiter))]
+    return [field.strip() for field in text.split(delimiter)]
+
+
+def _is_comment(text: str, delimiter: str | None) -> bool:
+    return text.lstrip().startswith("#" if delimiter else ("#", "%"))

@@ -1,0 +1,152 @@
+"""Hierarchies by name, or from a file of any format that we read.
+
+    wordnet-mammals, carnivores         embedded
+    wordnet-nouns, wordnet-verbs        WordNet, installed or fetched with `beltrami data get`
+    ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10        fetched with `beltrami data get`
+
+A file's format is told by its ending: .tsv .csv .edges .json .obo .nwk .newick .tree .tre .xml, or
+the names data.noun and data.verb; else by its first characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from beltrami.data.edge_json import read_edge_json
+from beltrami.data.edge_list import read_edge_list
+from beltrami.data.gene_ontology import read_gene_ontology
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
+from beltrami.data.icd10 import read_icd10
+from beltrami.data.ncbi import TAXA, read_ncbi
+from beltrami.data.newick import read_newick
+from beltrami.data.obo import read_obo
+from beltrami.data.wordnet import find_wordnet, read_wordnet
+
+Reader = Callable[[Path], Hierarchy]
+
+DEBIAN_GENE_ONTOLOGY = Path("/usr/lib/R/site-library/GO.db/extdata/GO.sqlite")
+
+READERS: dict[str, Reader] = {
+    ".tsv": read_edge_list,
+    ".csv": read_edge_list,
+    ".edges": read_edge_list,
+    ".json": read_edge_json,
+    ".obo": read_obo,
+    ".nwk": read_newick,
+    ".newick": read_newick,
+    ".tree": read_newick,
+    ".tre": read_newick,
+    ".xml": read_icd10,
+}
+WORDNET_FILES = ("data.noun", "data.verb")
+
+_HEAD = 1 << 12  # bytes that tell the format
+
+
+def load_hierarchy(spec: str | Path, *, root: str | None = None) -> Hierarchy:
+    """A hierarchy by name or from a file.
+
+    Args:
+        spec: one of `list_hierarchies()`, or a path; a `Path` is never taken for a name.
+        root: the label of a node; only it and its descendants are kept.
+    """
+    named = _NAMED.get(spec) if isinstance(spec, str) else None
+    if named is not None:
+        hierarchy = named()
+    else:
+        path = Path(spec).expanduser()
+        if not path.exists():
+            raise HierarchyError(_unknown(str(spec)))
+        hierarchy = _reader(path)(path)
+    return hierarchy if root is None else hierarchy.subtree(root)
+
+
+def list_hierarchies() -> list[str]:
+    """The names that `load_hierarchy` knows; not all need be installed."""
+    return sorted(_NAMED)
+
+
+def _unknown(spec: str) -> str:
+    near = near_matches(spec, list_hierarchies())
+    hint = f"; did you mean {quoted_names(near)}?" if near else "."
+    return (
+        f"{spec!r} is neither a file nor a hierarchy we know{hint} We know "
+        f"{', '.join(list_hierarchies())}, and files of the formats {' '.join(READERS)}"
+    )
+
+
+def _reader(path: Path) -> Reader:
+    if path.is_dir():
+        return _folder_reader(path)
+    if path.name in WORDNET_FILES:
+        return read_wordnet
+    return READERS.get(path.suffix.lower()) or _reader_by_content(path)
+
+
+def _folder_reader(path: Path) -> Reader:
+    if (path / TAXA).is_file():
+        return read_ncbi
+    if (path / WORDNET_FILES[0]).is_file():
+        return lambda folder: read_wordnet(folder / WORDNET_FILES[0])
+    raise HierarchyError(
+        f"{path} is a folder, without WordNet's {WORDNET_FILES[0]} or NCBI's {TAXA}; pass a file"
+    )
+
+
+def _reader_by_content(path: Path) -> Reader:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except OSError as error:
+        raise HierarchyError(f"cannot read {path}: {error.strerror or error}") from error
+    if head.startswith((b"format-version:", b"[Term]")):
+        return read_obo
+    if head.startswith(b"[&") or (head.startswith(b"(") and b"\t" not in head.split(b"\n")[0]):
+        return read_newick
+    if head.startswith((b"{", b"[")):
+        return read_edge_json
+    if head.startswith(b"<"):
+        return read_icd10
+    return read_edge_list
+
+
+def _embedded(name: str) -> Hierarchy:
+    with as_file(files("beltrami.data") / "files" / f"{name}.tsv") as path:
+        return read_edge_list(path)
+
+
+def _installed(name: str, file: str) -> Path:
+    """A file of a fetched data set; `file` may be a pattern."""
+    from beltrami.data.cache import installed_path  # the only thing here that looks at the cache
+
+    folder = installed_path(name)
+    found = sorted(folder.rglob(file)) if folder else []
+    if not found:
+        raise HierarchyError(
+            f"the data set {name} is not installed; get it with: beltrami data get {name}"
+        )
+    return found[-1]
+
+
+def _gene_ontology(ontology: str) -> Hierarchy:
+    path = DEBIAN_GENE_ONTOLOGY
+    return read_gene_ontology(
+        path if path.is_file() else _installed("gene-ontology", "GO.sqlite"), ontology
+    )
+
+
+_NAMED: dict[str, Callable[[], Hierarchy]] = {
+    "carnivores": lambda: _embedded("carnivores"),
+    "wordnet-mammals": lambda: _embedded("wordnet-mammals"),
+    "wordnet-nouns": lambda: read_wordnet(find_wordnet("noun")),
+    "wordnet-verbs": lambda: read_wordnet(find_wordnet("verb")),
+    "ncbi": lambda: read_ncbi(_installed("ncbi-taxonomy", TAXA).parent),
+    "go-bp": lambda: _gene_ontology("BP"),
+    "go-mf": lambda: _gene_ontology("MF"),
+    "go-cc": lambda: _gene_ontology("CC"),
+    "hpo": lambda: read_obo(_installed("hpo", "hp.obo"), name="hpo"),
+    "icd-10-cm": lambda: read_icd10(_installed("icd-10-cm", "*.xml"), name="icd-10-cm"),
+    "icd-10": lambda: read_icd10(_installed("icd-10", "*.xml"), name="icd-10"),
+}

@@ -1,0 +1,147 @@
+"""Ontologies in the OBO flat-file format, versions 1.2 and 1.4, such as HPO's hp.obo.
+
+Terms are the `[Term]` stanzas that are not obsolete, and edges their `is_a` lines, with those of
+the `relationship` kinds asked for. A term that is only mentioned as a parent is a node as well,
+called by its id. Labels are names, with the id in brackets where several terms share a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from beltrami.data.collect import Collector, unique_labels
+from beltrami.data.hierarchy import Hierarchy, HierarchyError
+from beltrami.data.lines import quoted
+from beltrami.data.text import numbered_lines
+
+_STANZA = re.compile(r"\[([^\]]*)\]\s*(?:!.*)?")
+# A space before them tells these from the ! and { inside a name; escaped ones have a backslash.
+_COMMENT = re.compile(r"(?:^|\s)!")
+_MODIFIERS = re.compile(r"(?:^|\s+)\{[^{}]*\}$")
+_ESCAPE = re.compile(r"\\(.)")
+
+
+@dataclass
+class _Term:
+    line: int
+    ident: str = ""
+    name: str = ""
+    obsolete: bool = False
+    parents: dict[str, int] = field(default_factory=dict)  # id -> line
+
+
+def read_obo(
+    path: str | Path, *, relationships: Collection[str] = (), name: str | None = None
+) -> Hierarchy:
+    """The hierarchy of an ontology.
+
+    Args:
+        path: the file.
+        relationships: kinds of `relationship` lines that count as edges besides `is_a`, such as
+            ("part_of",).
+        name: what to call the hierarchy; the file's name by default.
+    """
+    path = Path(path)
+    terms: dict[str, _Term] = {}
+    for term in _terms(path, relationships):
+        first = terms.setdefault(term.ident, term)
+        if first is not term:
+            raise HierarchyError(
+                f"{path}, line {term.line}: the id {term.ident!r} is there twice "
+                f"(first on line {first.line})"
+            )
+    obsolete = {ident for ident, term in terms.items() if term.obsolete}
+    kept = {ident: term for ident, term in terms.items() if not term.obsolete}
+    names = {ident: term.name or ident for ident, term in kept.items()}
+    for term in kept.values():
+        names.update({parent: parent for parent in term.parents if parent not in names})
+    if not names:
+        raise HierarchyError(f"{path} is empty: it has no [Term] that is not obsolete")
+    idents = list(names)
+    label = dict(zip(idents, unique_labels((names[ident], ident) for ident in idents), strict=True))
+    collector = Collector(str(path))
+    for ident, term in kept.items():
+        collector.node(label[ident])
+        for parent, line in term.parents.items():
+            if parent in obsolete:
+                raise collector.error(
+                    line, f"{ident} has the parent {parent}, which is obsolete; remove the line"
+                )
+            collector.edge(label[ident], label[parent], line)
+    return collector.hierarchy(name or path.stem)
+
+
+def _terms(path: Path, relationships: Collection[str]) -> Iterator[_Term]:
+    """The [Term] stanzas, complete and with an id."""
+    term: _Term | None = None
+    header = True
+    for number, text in numbered_lines(path):
+        stanza = _STANZA.fullmatch(text.strip())
+        if stanza:
+            if term is not None:
+                yield _with_ident(term, path)
+            term = _Term(number) if stanza[1] == "Term" else None
+            header = False
+            continue
+        if text.lstrip().startswith("!"):
+            continue
+        tag, colon, value = text.partition(":")
+        if not colon:
+            where = "the header" if header else "a stanza"
+            raise HierarchyError(
+                f"{path}, line {number}: expected `tag: value` in {where}, found "
+                f"{quoted(text.strip())}"
+            )
+        if term is not None:
+            _add(term, tag.strip(), _plain(value), number, path, relationships)
+    if term is not None:
+        yield _with_ident(term, path)
+
+
+def _with_ident(term: _Term, path: Path) -> _Term:
+    if not term.ident:
+        raise HierarchyError(f"{path}, line {term.line}: this [Term] has no id")
+    return term
+
+
+def _add(
+    term: _Term, tag: str, value: str, line: int, path: Path, relationships: Collection[str]
+) -> None:
+    """Take in one `tag: value` line of a term."""
+    if tag == "id":
+        if term.ident:
+            raise HierarchyError(
+                f"{path}, line {line}: a second id in the [Term] of line {term.line}"
+            )
+        term.ident = value
+    elif tag == "name":
+        term.name = value
+    elif tag == "is_obsolete":
+        term.obsolete = value == "true"
+    elif tag == "is_a":
+        _add_parent(term, value, line, path)
+    elif tag == "relationship" and relationships:
+        kind, _, parent = value.partition(" ")
+        if kind in relationships and parent.strip() not in term.parents:
+            _add_parent(term, parent.strip(), line, path)
+
+
+def _add_parent(term: _Term, parent: str, line: int, path: Path) -> None:
+    if not parent or " " in parent:
+        raise HierarchyError(f"{path}, line {line}: expected the id of a term, found {parent!r}")
+    if parent in term.parents:
+        raise HierarchyError(
+            f"{path}, line {line}: the parent {parent} is there twice "
+            f"(first on line {term.parents[parent]}); remove one"
+        )
+    term.parents[parent] = line
+
+
+def _plain(value: str) -> str:
+    """A value without comment, trailing modifiers and escapes: `HP:1 {a="b"} ! All` is `HP:1`."""
+    value = _COMMENT.split(value, maxsplit=1)[0].strip()
+    value = _MODIFIERS.sub("", value)
+    return _ESCAPE.sub(lambda match: " " if match[1] in "nWt" else match[1], value)

@@ -1,0 +1,173 @@
+"""Training steps and evaluations of the two tasks on graphs, and a small full-batch loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from beltrami.analysis.hierarchy import average_precision, roc_auc
+from beltrami.data.graph_splits import LinkSplit, NodeSplit, sample_negatives
+from beltrami.data.graphs import GraphData, both_directions
+
+Metrics = dict[str, float]
+
+
+# --- node classification --------------------------------------------------------------------------
+
+
+def node_classification_step(
+    model: nn.Module, graph: GraphData, split: NodeSplit, optimizer: Optimizer
+) -> float:
+    """One full-batch step of cross-entropy on the training nodes; returns the loss before it."""
+    model.train()
+    optimizer.zero_grad()
+    scores = model(graph.features, graph.edge_index)[split.train]
+    loss = F.cross_entropy(scores, _labels(graph)[split.train])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def evaluate_nodes(model: nn.Module, graph: GraphData, nodes: Tensor) -> Metrics:
+    """Accuracy and macro-averaged F1 on the given nodes."""
+    model.eval()
+    predicted = model(graph.features, graph.edge_index)[nodes].argmax(-1)
+    truth = _labels(graph)[nodes]
+    return {
+        "accuracy": (predicted == truth).double().mean().item(),
+        "macro_f1": macro_f1(predicted, truth, len(graph.label_names)),
+    }
+
+
+def macro_f1(predicted: Tensor, truth: Tensor, classes: int) -> float:
+    """The mean over classes of `2·hits/(predicted + true)`, of those that are in either.
+
+    Args:
+        predicted, truth: classes of samples, int64 (n,).
+        classes: how many there are.
+    """
+    hits = torch.bincount(truth[predicted == truth], minlength=classes)
+    both = torch.bincount(predicted, minlength=classes) + torch.bincount(truth, minlength=classes)
+    some = both > 0
+    if not bool(some.any()):
+        raise ValueError("predicted and truth are empty, there is no F1")
+    return (2 * hits[some].double() / both[some]).mean().item()
+
+
+def _labels(graph: GraphData) -> Tensor:
+    if graph.labels is None:
+        raise ValueError(f"{graph.name} has no labels, so there are no nodes to classify")
+    return graph.labels
+
+
+# --- link prediction ------------------------------------------------------------------------------
+
+
+def link_prediction_step(
+    model: nn.Module,
+    graph: GraphData,
+    split: LinkSplit,
+    optimizer: Optimizer,
+    generator: torch.Generator,
+    *,
+    hidden: float = 0.3,
+) -> float:
+    """One full-batch step of logistic loss: training edges against as many other pairs, drawn anew.
+
+    The other pairs may be edges of validation or test, which training must not know.
+
+    Args:
+        model: a `LinkPredictor`. graph, split: what it is trained on.
+        optimizer: of its parameters. generator: of the draws, on the CPU.
+        hidden: share of the training edges, drawn anew, that messages do not pass along in this
+            step and that alone are asked for, as those of the test will be. With 0, all are asked
+            for and messages pass along all.
+    """
+    if not 0 <= hidden < 1:
+        raise ValueError(f"hidden must be a share below 1, got {hidden}")
+    model.train()
+    optimizer.zero_grad()
+    asked, edge_index = split.train, split.edge_index
+    if hidden:
+        order = torch.randperm(asked.shape[1], generator=generator).to(asked.device)
+        shuffled = asked[:, order]
+        cut = max(1, round(hidden * asked.shape[1]))
+        asked, edge_index = shuffled[:, :cut], both_directions(shuffled[:, cut:])
+    count = asked.shape[1]
+    negatives = sample_negatives(split.train, split.nodes, count, generator)
+    pairs = torch.cat([asked, negatives.to(asked.device)], dim=1)
+    scores = model(graph.features, edge_index, pairs)
+    truth = torch.zeros_like(scores)
+    truth[:count] = 1
+    loss = F.binary_cross_entropy_with_logits(scores, truth)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def evaluate_links(
+    model: nn.Module, graph: GraphData, split: LinkSplit, part: str = "test"
+) -> Metrics:
+    """Area under the ROC curve and average precision on the edges of "validation" or "test"."""
+    if part not in ("validation", "test"):
+        raise ValueError(f"part must be validation or test, got {part!r}")
+    model.eval()
+    edges: Tensor = getattr(split, part)
+    negatives: Tensor = getattr(split, f"{part}_negatives")
+    pairs = torch.cat([edges, negatives], dim=1)
+    scores = model(graph.features, split.edge_index, pairs)
+    truth = torch.arange(pairs.shape[1], device=pairs.device) < edges.shape[1]
+    return {
+        "roc_auc": roc_auc(scores, truth),
+        "average_precision": average_precision(scores, truth),
+    }
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def fit(
+    model: nn.Module,
+    step: Callable[[], float],
+    validate: Callable[[], float],
+    *,
+    epochs: int,
+    patience: int | None = None,
+    every: int = 1,
+) -> list[float]:
+    """Train, and leave the model as it was where validation was best.
+
+    Args:
+        model: which `step` trains.
+        step: one pass over the data; returns the loss.
+        validate: a score, higher is better, of the model as it is.
+        epochs: calls of `step` at most.
+        patience: stop after this many validations without a better score; never if None.
+        every: validate after each that many steps.
+
+    Returns: the loss of each step. A loss that is not finite raises `FloatingPointError`.
+    """
+    losses: list[float] = []
+    best, best_state, waited = -float("inf"), None, 0
+    for epoch in range(1, epochs + 1):
+        losses.append(step())
+        if not abs(losses[-1]) < float("inf"):
+            raise FloatingPointError(f"the loss of step {epoch} is {losses[-1]}")
+        if epoch % every and epoch != epochs:
+            continue
+        score = validate()
+        waited += 1
+        if score > best:
+            best, best_state, waited = score, copy.deepcopy(model.state_dict()), 0
+        if patience is not None and waited >= patience:
+            break
+    if best_state is not None:
+        model.load_state_dict(best_state)
+    return losses

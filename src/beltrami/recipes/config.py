@@ -1,0 +1,89 @@
+"""What every recipe can be told; apart from the recipes, so that the command line loads quickly."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+RUNS = Path("runs")
+PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The options that all recipes share."""
+
+    recipe: ClassVar[str]
+
+    seeds: int = 3
+    """How many times to repeat everything from another start; intervals need at least 2."""
+
+    out: Path | None = None
+    """Folder of the run: config.json, metrics.json, report.html, models and logs. Without it: a
+    folder below runs/ named after the recipe and the data."""
+
+    resume: bool = False
+    """Go on in a folder that holds a run: finished trials are kept, a broken-off one continues
+    from its last checkpoint. Asking for more seeds or dimensions adds them."""
+
+    fresh: bool = False
+    """Start over in a folder that holds a run; what it holds is deleted first."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; "auto" takes the GPU when there is one."""
+
+    checkpoint_seconds: float = 30.0
+    """Seconds between two checkpoints of a training; 0 writes one after every step."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        if self.seeds < 1:
+            raise ValueError(f"--seeds must be at least 1, got {self.seeds}")
+        if self.resume and self.fresh:
+            raise ValueError("--resume keeps what is there and --fresh deletes it; give one")
+        if not self.checkpoint_seconds >= 0:  # false for nan, too
+            raise ValueError(
+                f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds:g}"
+            )
+
+    def data_name(self) -> str:
+        """What to call the data in the default folder's name."""
+        raise NotImplementedError
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lives."""
+        return RUNS / f"{self.recipe}-{self.data_name()}" if self.out is None else self.out
+
+    def settings(self) -> dict[str, Any]:
+        """The options that say what is computed, JSON-able."""
+        return {
+            field.name: _plain(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+            if field.name not in PRESENTATION and field.name != "json"
+        }
+
+    def command(self, *, resume: bool = False) -> str:
+        """The command line that repeats this run, or continues it."""
+        words = ["beltrami", "run", self.recipe]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("resume", "fresh", "json") or value == field.default:
+                continue
+            option = "--" + field.name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(option if value else f"--no-{option[2:]}")
+            elif isinstance(value, tuple):
+                words += [option, *map(str, value)]
+            else:
+                words.append(f"{option}={value}")  # with "=": a path may start with "-"
+        return shlex.join([*words, "--resume"] if resume else words)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,156 @@
+"""What a recipe is: contestants with their twins, and how to build, train and evaluate one.
+
+A recipe answers one question: does the geometry help here? It names its contestants, each with the
+contestant that is its control (its Euclidean twin), and says how one of them is built, trained and
+measured. The runner does the rest: seeds, choices, checkpoints, summaries, files, the page.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from torch import nn
+
+from beltrami.recipes.config import RunConfig
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.session import Session
+    from beltrami.report.page import Page
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number by which contestants are compared.
+
+    Args:
+        key: its name in metrics.json.
+        title: its name for people.
+        hint: what it says, and which way is better, in a few words.
+        better: which way is better; None for numbers that only describe.
+        digits: decimals to show.
+    """
+
+    key: str
+    title: str
+    hint: str
+    better: Literal["higher", "lower"] | None
+    digits: int = 3
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A model that takes part: one geometry at one size.
+
+    Args:
+        model: what it is, such as "lorentz".
+        group: what it is compared within, such as "5 dimensions".
+        settings: everything else that its result depends on, JSON-able.
+        twin: the model of the same group that is its control; None for a control itself.
+        choices: alternatives, such as learning rates, each a part of the settings. All are trained
+            on the first seed, and the best one by the recipe's `chosen_by` runs the others.
+    """
+
+    model: str
+    group: str
+    settings: Mapping[str, Any]
+    twin: str | None = None
+    choices: Sequence[Mapping[str, Any]] = ({},)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One thing to train: a contestant, one of its choices, and a seed."""
+
+    model: str
+    group: str
+    seed: int
+    settings: Mapping[str, Any]
+    choice: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Unique within a run, and fit for a file name."""
+        words = [self.model, self.group, *(f"{k}={_short(v)}" for k, v in self.choice.items())]
+        text = "-".join(word for word in [*words, f"seed{self.seed}"] if word)
+        return re.sub(r"[^A-Za-z0-9.=_-]+", "_", text)
+
+    def __getitem__(self, key: str) -> Any:
+        """A setting, the choice's first."""
+        return self.choice[key] if key in self.choice else self.settings[key]
+
+    def record(self) -> dict[str, Any]:
+        """Everything the result depends on, as JSON reads it back."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), allow_nan=False))
+        return plain
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured of a trained model.
+
+    Args:
+        metrics: a number each, by the keys of the recipe's metrics; None where it is infinite.
+        curves: lists of numbers that the page draws.
+    """
+
+    metrics: Mapping[str, float | None]
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+class Recipe(ABC, Generic[Config]):
+    """An experiment that can be run: `beltrami run NAME`.
+
+    The constructor takes the config and loads the data; whatever the user got wrong raises a
+    `ValueError` there, before any work is done.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    method: ClassVar[int] = 1  # raise it when results change, so that older ones are not reused
+    metrics: ClassVar[tuple[Metric, ...]]
+    chosen_by: ClassVar[str] = "loss"  # the metric that decides between choices
+
+    def __init__(self, config: Config) -> None:
+        config.check()
+        self.config = config
+
+    @abstractmethod
+    def data_facts(self) -> dict[str, Any]:
+        """Name, sizes and digest of the data, JSON-able."""
+
+    @abstractmethod
+    def contestants(self) -> Sequence[Contestant]:
+        """Who takes part; every one that is not a control names its twin."""
+
+    @abstractmethod
+    def build(self, trial: Trial) -> nn.Module:
+        """The untrained model of a trial, on the CPU; depends on the trial alone."""
+
+    @abstractmethod
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Train in place; the session keeps checkpoints and logs and says where to go on."""
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Measure a trained model."""
+
+    @abstractmethod
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+
+    def metric(self, key: str) -> Metric:
+        """The metric with this key."""
+        return next(metric for metric in self.metrics if metric.key == key)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

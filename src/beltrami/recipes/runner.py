@@ -1,0 +1,247 @@
+"""Run a recipe: every contestant over all seeds, resumably, then the summary and the page."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+import beltrami
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.recipes.folder import SCHEMA, RunFolder
+from beltrami.recipes.observer import Observer, Silence
+from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
+from beltrami.recipes.processes import Processes, joined_processes
+from beltrami.recipes.recipe import Contestant, Recipe, Trial
+from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
+from beltrami.report.page import render
+
+
+def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
+    """Train and evaluate all contestants, and write the run's folder.
+
+    Under `torchrun` all processes train together; the first one writes and speaks.
+    """
+    with joined_processes(recipe.config.device) as processes:
+        folder = RunFolder(recipe.config.folder)
+        if not processes.is_first:
+            processes.agree(0)  # wait until the folder is ready
+            return _Runner(recipe, folder, Silence(), processes).run()
+        folder.check_writable()
+        with folder.locked():
+            _prepare(recipe, folder)
+            processes.agree(0)
+            return _Runner(recipe, folder, observer or Silence(), processes).run()
+
+
+def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
+    """Settle what happens to a run that is already there, and say what this one is."""
+    config = recipe.config
+    if folder.holds_a_run():
+        if config.fresh:
+            folder.clear()
+        elif not config.resume:
+            raise ValueError(
+                f"{folder.path} holds a run already; give --resume to go on with it, --fresh to "
+                "delete it and start over, or another --out"
+            )
+    document = {"schema": SCHEMA, **_what(recipe)}
+    write_atomically(folder.config, to_json(document))
+
+
+def _what(recipe: Recipe[Any]) -> dict[str, Any]:
+    return {
+        "recipe": recipe.name,
+        "beltrami": beltrami.__version__,
+        "command": recipe.config.command(),
+        "settings": recipe.config.settings(),
+        "data": recipe.data_facts(),
+    }
+
+
+class _Runner:
+    def __init__(
+        self,
+        recipe: Recipe[Any],
+        folder: RunFolder,
+        observer: Observer,
+        processes: Processes,
+    ) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.observer = observer
+        self.processes = processes
+
+    def run(self) -> Outcome:
+        contestants = list(self.recipe.contestants())
+        seeds = self.recipe.config.seeds
+        self.observer.started(sum(len(c.choices) + seeds - 1 for c in contestants))
+        if not has_tensorboard():
+            self.observer.note(
+                'no TensorBoard logs will be written: pip install "beltrami[logs]" brings them'
+            )
+        began = _now()
+        chosen = [self._choose(contestant) for contestant in contestants]
+        results = [
+            [best, *(self._trial(c, best.trial.choice, seed) for seed in range(1, seeds))]
+            for c, best in zip(contestants, chosen, strict=True)
+        ]
+        standings = self._standings(contestants, results)
+        outcome = Outcome(
+            standings, self._document(standings, began), self.recipe.config.command()
+        )
+        if self.processes.is_first:
+            write_atomically(self.folder.metrics, to_json(outcome.document))
+            write_atomically(self.folder.report, render(self.recipe.page(outcome)))
+        return outcome
+
+    def _choose(self, contestant: Contestant) -> TrialResult:
+        """The first seed's result under the best of the contestant's choices."""
+        results = [
+            self._trial(contestant, choice, 0, may_diverge=len(contestant.choices) > 1)
+            for choice in contestant.choices
+        ]
+        metric = self.recipe.metric(self.recipe.chosen_by)
+        sign = -1.0 if metric.better == "higher" else 1.0
+
+        def badness(result: TrialResult) -> float:
+            value = result.value(metric.key)
+            return math.inf if result.diverged or math.isnan(value) else sign * value
+
+        best = min(results, key=badness)
+        if best.diverged:
+            raise TrainingDivergedError(best.diverged)
+        return best
+
+    def _trial(
+        self,
+        contestant: Contestant,
+        choice: Mapping[str, Any],
+        seed: int,
+        *,
+        may_diverge: bool = False,
+    ) -> TrialResult:
+        settings = {
+            "recipe": self.recipe.name,
+            "method": self.recipe.method,
+            "data": self.recipe.data_facts()["digest"],
+            **contestant.settings,
+        }
+        trial = Trial(contestant.model, contestant.group, seed, settings, dict(choice))
+        result = self.folder.load(trial) if self.processes.is_first else None
+        if self.processes.agree(int(result is not None)):
+            # The others need only what the choice depends on, and that is on disk.
+            result = result or self.folder.load(trial)
+            if result is None:
+                raise OSError(f"process {self.processes.rank} cannot read {self.folder.path}")
+            self.observer.finished(result, True)
+            return result
+        result = self._train(trial, may_diverge)
+        if self.processes.is_first:
+            self.folder.save(result)
+        self.processes.agree(0)  # nobody looks for the file before it is there
+        self.observer.finished(result, False)
+        return result
+
+    def _train(self, trial: Trial, may_diverge: bool) -> TrialResult:
+        session = Session(
+            trial,
+            checkpoint=self.folder.checkpoint(trial),
+            logs=self.folder.logs(trial),
+            processes=self.processes,
+            observer=self.observer,
+            checkpoint_seconds=self.recipe.config.checkpoint_seconds,
+        )
+        model = self.recipe.build(trial).to(session.device)
+        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        try:
+            self.recipe.train(model, trial, session)
+        except TrainingDivergedError as error:
+            if not may_diverge:
+                raise
+            return TrialResult(
+                trial, {}, {}, session.history, parameters, session.seconds, {}, str(error)
+            )
+        evaluation = self.recipe.evaluate(model, trial, session)
+        session.end(dict(evaluation.metrics))
+        return TrialResult(
+            trial,
+            evaluation.metrics,
+            evaluation.curves,
+            session.history,
+            parameters,
+            round(session.seconds, 2),
+            dict(model.state_dict()),
+        )
+
+    def _standings(
+        self, contestants: Sequence[Contestant], results: Sequence[Sequence[TrialResult]]
+    ) -> list[Standing]:
+        by_name = {
+            (c.group, c.model): found for c, found in zip(contestants, results, strict=True)
+        }
+        standings = []
+        for contestant, found in zip(contestants, results, strict=True):
+            twins = by_name[contestant.group, contestant.twin] if contestant.twin else None
+            compared = compare(found, twins, self.recipe.metrics)
+            standings.append(Standing(contestant, found[0].trial.choice, found, compared))
+        return standings
+
+    def _document(self, standings: Sequence[Standing], began: str) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            **_what(self.recipe),
+            "environment": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "device": str(self.processes.device),
+                "processes": self.processes.count,
+                "threads": torch.get_num_threads(),
+            },
+            "started": began,
+            "finished": _now(),
+            "metrics": [
+                {"key": m.key, "title": m.title, "better": m.better, "digits": m.digits}
+                for m in self.recipe.metrics
+            ],
+            "summary": [_standing_json(standing) for standing in standings],
+            "trials": [
+                {
+                    "group": result.trial.group,
+                    "model": result.trial.model,
+                    "seed": result.trial.seed,
+                    "choice": dict(result.trial.choice),
+                    "parameters": result.parameters,
+                    "seconds": result.seconds,
+                    "metrics": dict(result.metrics),
+                }
+                for standing in standings
+                for result in standing.results
+            ],
+        }
+
+
+def _standing_json(standing: Standing) -> dict[str, Any]:
+    contestant = standing.contestant
+    return {
+        "group": contestant.group,
+        "model": contestant.model,
+        "twin": contestant.twin,
+        "choice": dict(standing.choice),
+        "metrics": {
+            c.metric.key: {
+                "value": interval_json(c.value),
+                "difference": interval_json(c.difference),
+                "verdict": c.verdict,
+            }
+            for c in standing.comparisons
+        },
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

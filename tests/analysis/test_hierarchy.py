@@ -1,0 +1,44 @@
+"""The one place recipes import from has everything, and every result gives plain floats."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import torch
+
+from beltrami.analysis import hierarchy
+from beltrami.data import load_taxonomy
+from beltrami.data.hierarchy import Hierarchy
+from beltrami.geometry import Lorentz
+
+
+def test_all_names_are_there_and_all_results_are_frozen() -> None:
+    for name in hierarchy.__all__:
+        member = getattr(hierarchy, name)
+        if dataclasses.is_dataclass(member):
+            assert member.__dataclass_params__.frozen, name
+
+
+def test_a_taxonomy_is_measured_end_to_end() -> None:
+    tree = load_taxonomy("carnivores")
+    edges = torch.tensor([[child, p] for child, p in enumerate(tree.parent) if p >= 0])
+    taxonomy = Hierarchy(tree.name, tree.labels, edges)
+    manifold = Lorentz(1.0)
+    v = torch.randn(len(taxonomy), 5)
+    points = manifold.exp0((1.0 + taxonomy.depth)[:, None] * v / v.norm(dim=1, keepdim=True))
+    tables = hierarchy.class_tables(taxonomy)
+    guesses = torch.randint(len(tables.classes), (50,))
+    depth = hierarchy.depth_correlation(taxonomy.depth, hierarchy.radii(points, manifold))
+    results = [
+        hierarchy.reconstruct_points(points, manifold, taxonomy.closure()),
+        hierarchy.distortion_of_points(points, manifold, taxonomy.hops),
+        depth,
+        hierarchy.tree_errors(tables, guesses, guesses.flip(0)),
+    ]
+    assert depth.spearman > 0.85  # each node was put at its depth, up to rounding
+    for result in results:
+        numbers = result.as_dict()
+        assert numbers
+        assert all(type(value) is float for value in numbers.values())
+        json.dumps(numbers, allow_nan=False)

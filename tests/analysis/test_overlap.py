@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beltrami.analysis.hierarchy import accuracy_per_level, level_scores, set_scores
+
+
+def f1(precision: float, recall: float) -> float:
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def share(part: int, whole: int, other: int) -> float:
+    return part / whole if whole else float(other == 0)
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 5), st.integers(1, 4), st.data())
+def test_sets_agree_with_counting(samples: int, elements: int, data: st.DataObject) -> None:
+    bits = st.lists(st.booleans(), min_size=samples * elements, max_size=samples * elements)
+    p, t = (torch.tensor(data.draw(bits)).view(samples, elements) for _ in range(2))
+    sets = [
+        ({i for i in range(elements) if a[i]}, {i for i in range(elements) if b[i]})
+        for a, b in zip(p.tolist(), t.tolist(), strict=True)
+    ]
+    found = set_scores(p, t)
+    precision = [share(len(a & b), len(a), len(b)) for a, b in sets]
+    recall = [share(len(a & b), len(b), len(a)) for a, b in sets]
+    assert found.precision == pytest.approx(sum(precision) / samples)
+    assert found.recall == pytest.approx(sum(recall) / samples)
+    assert found.f1 == pytest.approx(sum(map(f1, precision, recall)) / samples)
+    jaccard = [share(len(a & b), len(a | b), len(b)) for a, b in sets]
+    assert found.jaccard == pytest.approx(sum(jaccard) / samples)
+    common, said, true = (
+        sum(map(len, group))
+        for group in ([a & b for a, b in sets], [a for a, _ in sets], [b for _, b in sets])
+    )
+    micro = share(common, said, true), share(common, true, said)
+    assert (found.micro_precision, found.micro_recall) == pytest.approx(micro)
+    assert found.micro_f1 == pytest.approx(f1(*micro))
+
+
+def test_levels_by_hand() -> None:
+    # order, family, genus; -1: the target has no genus, or the prediction stops before it
+    predicted = torch.tensor([[0, 1, 2], [0, 1, 5], [0, 3, -1], [1, 0, 7]])
+    target = torch.tensor([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, -1]])
+    found = level_scores(predicted, target)
+    assert found.accuracy == pytest.approx((3 / 4, 2 / 4, 1 / 3))
+    assert accuracy_per_level(predicted, target) == found.accuracy
+    assert found.exact == pytest.approx(1 / 4)
+    assert found.micro_precision == pytest.approx(6 / 10)
+    assert found.micro_recall == pytest.approx(6 / 11)
+    assert found.micro_f1 == pytest.approx(2 * 6 / 21)
+    assert found.precision == pytest.approx((1 + 2 / 3 + 1 / 2 + 0) / 4)
+    assert found.recall == pytest.approx((1 + 2 / 3 + 1 / 3 + 0) / 4)
+    as_dict = found.as_dict()
+    assert as_dict["accuracy_level_1"] == pytest.approx(2 / 4)
+    assert all(type(value) is float for value in as_dict.values())
+
+
+def test_one_level_is_plain_classification() -> None:
+    p, t = torch.randint(3, (50, 1)), torch.randint(3, (50, 1))
+    found = level_scores(p, t)
+    accuracy = (p == t).double().mean().item()
+    assert found.f1 == found.exact == accuracy
+    assert found.micro_f1 == pytest.approx(accuracy)
+    assert found.accuracy == (pytest.approx(accuracy),)
+
+
+def test_a_level_without_labels_has_no_accuracy() -> None:
+    accuracy = accuracy_per_level(torch.tensor([[0, 1]]), torch.tensor([[0, -1]]))
+    assert accuracy[0] == 1
+    assert math.isnan(accuracy[1])
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match="predicted must be booleans"):
+        set_scores(torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool))
+    with pytest.raises(ValueError, match="must have the same shape"):
+        level_scores(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64))
+    with pytest.raises(TypeError, match="target must be integers"):
+        level_scores(torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="are empty"):
+        level_scores(torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64))

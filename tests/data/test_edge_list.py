@@ -1,0 +1,240 @@
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beltrami.data.edge_json import read_edge_json
+from beltrami.data.edge_list import read_edge_list, write_edge_list
+from beltrami.data.hierarchy import Hierarchy, HierarchyError
+from beltrami.data.text import MAX_LINE
+
+# tmp_path stays the same for all examples of a property; every example writes its file anew.
+same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def edges_of(h: Hierarchy) -> set[tuple[str, str]]:
+    return {(h.labels[child], h.labels[parent]) for child, parent in h.edges.tolist()}
+
+
+def read(folder: Path, content: str | bytes, name: str = "t.tsv") -> Hierarchy:
+    file = folder / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_edge_json(file) if name.endswith(".json") else read_edge_list(file)
+
+
+TWO_PARENTS = {("b", "a"), ("c", "a"), ("d", "b"), ("d", "c")}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.tsv", "b\ta\nc\ta\nd\tb\nd\tc\n"),
+        ("t.tsv", "\ufeffchild\tparent\r\nb\ta\r\nc\ta\r\n\r\nd\tb\r\nd\tc"),
+        ("t.tsv", "b\ta\rc\ta\rd\tb\rd\tc"),
+        ("t.csv", '# made by hand\nb,a\n"c","a"\n d , b \nd,c'),
+        ("t.csv", "Parent,Child\na,b\na,c\nb,d\nc,d"),
+        ("t.csv", "weight,source,target\n1,a,b\n1,a,c\n.5,b,d\n.5,c,d"),
+        ("t.csv", "id1,id2,weight\nb,a,1\nc,a,1\nd,b,1\nd,c,1"),
+        ("t.tsv", "child\tsince, or so\tparent\nb\t1\ta\nc\t2\ta\nd\t3\tb\nd\t4\tc"),
+        ("t.edges", "a\tb\na\tc\nb\td\nc\td"),
+        ("t.json", '[["b","a"],["c","a"],["d","b"],["d","c"]]'),
+        ("t.json", '[{"child":"b","parent":"a"},{"child":"c","parent":"a","x":1},'
+                   '{"source":"b","target":"d"},{"child":"d","parent":"c"}]'),
+        ("t.json", '{"nodes":[{"id":0,"label":"a"},{"id":1,"label":"b"},{"id":"x","name":"c"},'
+                   '{"id":"d"}],"links":[{"source":0,"target":1},{"source":0,"target":"x"},'
+                   '{"source":1,"target":"d"},{"source":"x","target":"d"}]}'),
+        ("t.json", '{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"},{"id":"d"}],"edges":[{"source":"a",'
+                   '"target":"b"},{"source":"a","target":"c"},{"source":"b","target":"d"},'
+                   '{"source":"c","target":"d"}]}'),
+    ],
+)  # fmt: skip
+def test_accepted_forms_give_the_same_hierarchy(tmp_path: Path, name: str, text: str) -> None:
+    h = read(tmp_path, text, name)
+    assert edges_of(h) == TWO_PARENTS
+    assert len(h) == 4
+    assert h.name == "t"
+
+
+@pytest.mark.parametrize("name", ["t.edges", "t.txt"])
+def test_graph_files_go_from_source_to_target(tmp_path: Path, name: str) -> None:
+    h = read(tmp_path, "% a comment\n# and one more\n0 1\n 0  2 \n1 3\n", name)
+    assert edges_of(h) == {("1", "0"), ("2", "0"), ("3", "1")}
+
+
+def test_nested_json(tmp_path: Path) -> None:
+    text = '{"name":"a","children":[{"name":"b","children":[{"name":"d"}]},{"name":3}],"x":1}'
+    h = read(tmp_path, text, "t.json")
+    assert h.labels == ("a", "b", "d", "3")
+    assert edges_of(h) == {("b", "a"), ("d", "b"), ("3", "a")}
+
+
+def test_a_first_row_of_two_labels_is_data(tmp_path: Path) -> None:
+    assert ("child", "person") in edges_of(read(tmp_path, "child\tperson\nperson\tbeing"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty: it has no edge"),
+        ("\n \n# only a comment\n", "is empty"),
+        ("child\tparent\n", "is empty"),
+        ("b\ta\nc", "line 2: expected 2 tab-separated columns .* found 1: 'c'"),
+        ("b a\nc a", "line 1: expected 2 comma-separated columns .* found 1"),
+        ("1 2\n3", "line 2: expected 2 space-separated columns"),
+        ("b,a,1\nc,a,1", "line 1: expected 2 .* header row that names child and parent"),
+        ("child,ancestor,w\nb,a,1", "line 1: there is no column 'parent'.*child, ancestor, w"),
+        ("w,target,x\nb,a,1", "line 1: there is no column 'source'"),
+        ("child,parent,w\nb,a", "line 2: expected 3 .*as in the header on line 1.*found 2"),
+        ("child,child,parent\nb,b,a", "line 1: two columns are called 'child'"),
+        ("b\ta\n\tb", "line 2: the child is empty"),
+        ("b\ta\nc\t ", "line 2: the parent is empty"),
+        ("b\ta\nb\tb", "line 2: 'b' is its own parent"),
+        ("b\ta\nc\ta\n\nb\ta", "line 4: the edge 'b' -> 'a' is there twice .first on line 1"),
+        ("x\ta\na\tb\nb\ta\n", "lines 2, 3: the parents form a cycle: 'a' -> 'b' -> 'a'"),
+        (b"b\ta\nc\tb\xeate\n", "line 2: not UTF-8 text .byte 3 of the line"),
+        (b"b\ta\nc\t\0a\n", "line 2: holds a NUL byte"),
+        ("b\ta\n".encode("utf-16"), "line 1: not UTF-8"),
+        (b'b\ta\n"' + b"x" * 200_000 + b'"\tb', "line 2: field larger than field limit"),
+        (b"b\ta\n" + b"x" * MAX_LINE + b"\ta\n", "line 2: longer than 1048576 bytes"),
+    ],
+)  # fmt: skip
+def test_bad_text_names_the_line(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(HierarchyError, match=message):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("[]", "is empty"),
+        ('[["b", "a"],\n ["c" "a"]]', "line 2, column 7: not JSON"),
+        ('[["b", "a"], ["c"]]', r"entry 2: expected pairs .* found '\[\"c\"\]'"),
+        ('[["b", "a"], ["c", null]]', "entry 2: the parent must be text or a whole number"),
+        ('[["b", "a"], ["c", ""]]', "entry 2: the parent is empty"),
+        ('[["b", "a"], ["c", true]]', "entry 2: the parent must be text or a whole number"),
+        ('[["b", "a"], ["a", "b"]]', "entries 1, 2: the parents form a cycle"),
+        ('[["b", "a"], ["b", "a"]]', "entry 2: the edge 'b' -> 'a' is .* .first on entry 1"),
+        ('[["b", "b"]]', "entry 1: 'b' is its own parent"),
+        ('[["b\\u0000", "a"]]', "NUL"),
+        ('[["\\ud800", "a"]]', "half a character"),
+        (b'["a",\n "\xff"]', "line 2: not UTF-8 text .byte 2"),
+        (b'["a",\n "\0"]', "line 2: holds a NUL"),
+        ("3", "expected pairs"),
+        ('{"a": 1}', "expected pairs"),
+        ('{"nodes": []}', 'no list of "links"'),
+        ('{"nodes": [], "links": []}', "is empty"),
+        ('{"nodes": [{"label": "a"}], "links": []}', 'node 1: a node needs an "id"'),
+        ('{"nodes": [{"id": 1}, {"id": "1"}], "links": []}', "node 2: the id '1' is taken"),
+        ('{"nodes": [{"id": 1, "label": "a"}, {"id": 2, "label": "a"}], "links": []}',
+         "node 2: the label 'a' is taken"),
+        ('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}',
+         "entry 1: the target '2' is the id of no node"),
+        ('{"nodes": [{"id": 1}], "links": [{"source": 1}]}', 'needs "source" and "target"'),
+        ('{"name": "a", "children": [{"name": "b"}, {"name": "a"}]}',
+         "entry 3: the name 'a' is taken by entry 1"),
+        ('{"name": "a", "children": [{}]}', 'entry 2: a node needs a "name"'),
+        ('{"name": "a", "children": {"b": 1}}', "must be a list"),
+        ('{"name":"a","children":[' * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[[" + "1" * 5000 + ', "a"]]', "not JSON that can be used"),
+    ],
+)  # fmt: skip
+def test_bad_json_names_the_place(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(HierarchyError, match=message):
+        read(tmp_path, content, "t.json")
+
+
+def test_a_huge_line_fails_without_being_read(tmp_path: Path) -> None:
+    file = tmp_path / "huge.tsv"
+    with file.open("wb") as out:
+        out.write(b"b\ta\nx")
+        out.truncate(1 << 30)  # a gigabyte that takes no room
+    tracemalloc.start()
+    with pytest.raises(HierarchyError, match="line 2"):
+        read_edge_list(file)
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
+def test_a_huge_json_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beltrami.data.text.MAX_WHOLE_FILE", 1 << 20)
+    with pytest.raises(HierarchyError, match=r"larger than 1 MiB.*TSV"):
+        read(tmp_path, " " * (1 << 20) + "[]", "t.json")
+
+
+def test_unreadable_paths(tmp_path: Path) -> None:
+    for reader in (read_edge_list, read_edge_json):
+        with pytest.raises(HierarchyError, match="No such file"):
+            reader(tmp_path / "missing")
+        with pytest.raises(HierarchyError, match="directory"):
+            reader(tmp_path)
+
+
+labels = st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), min_size=1
+).filter(lambda label: label == label.strip())
+
+
+@same_folder
+@given(names=st.lists(labels, min_size=2, max_size=6, unique=True), data=st.data())
+def test_round_trip_with_any_labels(tmp_path: Path, names: list[str], data: st.DataObject) -> None:
+    parents = [data.draw(st.integers(0, node - 1)) for node in range(1, len(names))]
+    edges = torch.tensor(list(enumerate(parents, start=1)))
+    written = Hierarchy("t", tuple(names), edges)
+    write_edge_list(written, tmp_path / "t.tsv")
+    again = read_edge_list(tmp_path / "t.tsv")
+    assert edges_of(again) == edges_of(written)
+    assert len(again) == len(written)
+
+
+@pytest.mark.parametrize("label", ["b\nc", " b", "b\t"])
+def test_labels_that_would_not_come_back_are_not_written(tmp_path: Path, label: str) -> None:
+    with pytest.raises(HierarchyError, match="cannot stand in"):
+        write_edge_list(Hierarchy("t", ("a", label), torch.tensor([[1, 0]])), tmp_path / "t.tsv")
+    with pytest.raises(HierarchyError, match="'c' has no edge"):
+        write_edge_list(Hierarchy("t", ("a", "b", "c"), torch.tensor([[1, 0]])), tmp_path / "t.tsv")
+    assert not list(tmp_path.iterdir())
+
+
+@same_folder
+@given(content=st.binary() | st.text('ab"#%,\t\n\r 1').map(str.encode))
+@pytest.mark.parametrize("name", ["t.tsv", "t.edges"])
+def test_any_bytes_give_edges_or_a_named_error(tmp_path: Path, content: bytes, name: str) -> None:
+    problem = ""
+    try:
+        assert len(read(tmp_path, content, name).edges) >= 1
+    except HierarchyError as error:
+        problem = str(error)
+    assert not problem or name in problem
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b", "", "\0"]),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(
+        st.sampled_from(["id", "name", "label", "children", "nodes", "links", "source", "target",
+                         "child", "parent"]), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@same_folder
+@given(value=json_values)
+def test_any_json_gives_a_hierarchy_or_a_named_error(tmp_path: Path, value: object) -> None:
+    problem = ""
+    try:
+        assert len(read(tmp_path, json.dumps(value), "t.json")) >= 1
+    except HierarchyError as error:
+        problem = str(error)
+    assert not problem or "t.json" in problem
+
+
+@pytest.mark.parametrize("depth", range(50, 1300, 50))
+def test_no_depth_of_nesting_is_a_crash(tmp_path: Path, depth: int) -> None:
+    with pytest.raises(HierarchyError):
+        read(tmp_path, '[["b", "a"], ' + "[" * depth + "]" * depth + "]", "t.json")
