@@ -23,6 +23,10 @@ from beltrami.recipes.tour_config import TourConfig
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
+    from beltrami.cli.run import RunCommand
+    from beltrami.cli.runs import CompareCommand, RunsCommand
+
+    Command = RunCommand | RunsCommand | CompareCommand | TourCommand | DataCommand | InfoCommand
 
 DESCRIPTION = """Hyperbolic foundation models for PyTorch.
 
@@ -82,20 +86,25 @@ def run(arguments: Sequence[str]) -> int:
     return OK
 
 
-def parse(arguments: Sequence[str]) -> TourCommand | DataCommand | InfoCommand:
+def parse(arguments: Sequence[str]) -> Command:
     """The subcommand that the arguments ask for; exits as tyro does on --help and on bad usage."""
     import tyro
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
     from beltrami.cli.data import DataCommand
+    from beltrami.cli.run import RunCommand
+    from beltrami.cli.runs import CompareCommand, RunsCommand
 
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     commands = (
-        Annotated[TourCommand, tour]
+        Annotated[RunCommand, subcommand("run")]
+        | Annotated[RunsCommand, subcommand("runs")]
+        | Annotated[CompareCommand, subcommand("compare")]
+        | Annotated[TourCommand, tour]
         | Annotated[DataCommand, subcommand("data")]
         | Annotated[InfoCommand, subcommand("info")]
     )
-    parsed: TourCommand | DataCommand | InfoCommand = tyro.cli(
+    parsed: Command = tyro.cli(
         commands,
         prog="beltrami",
         description=DESCRIPTION,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 RUNS = Path("runs")
-PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds")
+# What does not change the numbers.
+PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds", "json")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class RunConfig:
     checkpoint_seconds: float = 30.0
     """Seconds between two checkpoints of a training; 0 writes one after every step."""
 
+    json: bool = False
+    """Print metrics.json and the written files' paths on stdout instead of tables."""
+
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         if self.seeds < 1:
@@ -63,7 +67,7 @@ class RunConfig:
         return {
             field.name: _plain(getattr(self, field.name))
             for field in dataclasses.fields(self)
-            if field.name not in PRESENTATION and field.name != "json"
+            if field.name not in PRESENTATION
         }
 
     def command(self, *, resume: bool = False) -> str:

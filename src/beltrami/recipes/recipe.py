@@ -117,6 +117,7 @@ class Recipe(ABC, Generic[Config]):
     title: ClassVar[str]
     method: ClassVar[int] = 1  # raise it when results change, so that older ones are not reused
     metrics: ClassVar[tuple[Metric, ...]]
+    names: ClassVar[Mapping[str, str]] = {}  # what to call the models, where not by their key
     chosen_by: ClassVar[str] = "loss"  # the metric that decides between choices
 
     def __init__(self, config: Config) -> None:

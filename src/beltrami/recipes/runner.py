@@ -91,9 +91,7 @@ class _Runner:
             for c, best in zip(contestants, chosen, strict=True)
         ]
         standings = self._standings(contestants, results)
-        outcome = Outcome(
-            standings, self._document(standings, began), self.recipe.config.command()
-        )
+        outcome = Outcome(standings, self._document(standings, began), self.recipe.config.command())
         if self.processes.is_first:
             write_atomically(self.folder.metrics, to_json(outcome.document))
             write_atomically(self.folder.report, render(self.recipe.page(outcome)))
@@ -181,9 +179,7 @@ class _Runner:
     def _standings(
         self, contestants: Sequence[Contestant], results: Sequence[Sequence[TrialResult]]
     ) -> list[Standing]:
-        by_name = {
-            (c.group, c.model): found for c, found in zip(contestants, results, strict=True)
-        }
+        by_name = {(c.group, c.model): found for c, found in zip(contestants, results, strict=True)}
         standings = []
         for contestant, found in zip(contestants, results, strict=True):
             twins = by_name[contestant.group, contestant.twin] if contestant.twin else None

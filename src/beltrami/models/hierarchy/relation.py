@@ -1,0 +1,54 @@
+"""A relation in the shape that training needs: all positives of a batch, and who is a stranger."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Relation:
+    """Pairs (u, v) among `count` nodes, sorted by u; usually the closure of a hierarchy.
+
+    Args:
+        pairs: int64 (p, 2).
+        count: number of nodes.
+    """
+
+    def __init__(self, pairs: Tensor, count: int) -> None:
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
+            raise ValueError(f"pairs must be of shape (p, 2), p > 0, got {tuple(pairs.shape)}")
+        order = torch.argsort(pairs[:, 0], stable=True)
+        self.pairs = pairs[order]
+        self.count = count
+        self._sizes = torch.bincount(self.pairs[:, 0], minlength=count)
+        self._starts = self._sizes.cumsum(0) - self._sizes
+        self._place = torch.full((count,), -1, dtype=torch.int64, device=pairs.device)
+
+    @property
+    def sources(self) -> Tensor:
+        """Nodes with at least one positive."""
+        return self._sizes.nonzero().squeeze(-1)
+
+    @property
+    def degree(self) -> Tensor:
+        """How many pairs each node takes part in, on either side; float64."""
+        return torch.bincount(self.pairs.flatten(), minlength=self.count).double()
+
+    def positives(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """All positives of nodes (b,): the row of the node each belongs to, and the positive."""
+        sizes = self._sizes[nodes]
+        ends = sizes.cumsum(0)
+        rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), sizes)
+        within = torch.arange(len(rows), device=nodes.device) - (ends - sizes)[rows]
+        return rows, self.pairs[self._starts[nodes][rows] + within, 1]
+
+    def strangers(self, nodes: Tensor, rows: Tensor, positives: Tensor, pool: Tensor) -> Tensor:
+        """Booleans (b, k): the pool's nodes, each at most once, that are neither u nor positive."""
+        self._place[pool] = torch.arange(len(pool), device=pool.device)
+        result = torch.ones(len(nodes), len(pool), dtype=torch.bool, device=nodes.device)
+        all_rows = torch.cat([rows, torch.arange(len(nodes), device=nodes.device)])
+        places = self._place[torch.cat([positives, nodes])]
+        here = places >= 0
+        result[all_rows[here], places[here]] = False
+        self._place[pool] = -1
+        return result

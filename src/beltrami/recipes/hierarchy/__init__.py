@@ -1,0 +1,1 @@
+"""Embed a taxonomy in hyperbolic and in flat space: `beltrami run hierarchy`."""

@@ -1,0 +1,106 @@
+"""What the hierarchy recipe can be told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from beltrami.recipes.config import RunConfig
+
+Geometry = Literal["lorentz", "poincare", "product", "euclidean", "sarkar"]
+TWIN: Geometry = "euclidean"
+NAMES = {
+    "lorentz": "Lorentz",
+    "poincare": "Poincaré ball",
+    "product": "Product",
+    "euclidean": "Euclidean",
+    "sarkar": "Sarkar's tree",
+}
+
+
+@dataclass(frozen=True)
+class HierarchyConfig(RunConfig):
+    """Embed a taxonomy in hyperbolic spaces and in flat space, and compare.
+
+    Each node is drawn to its ancestors and away from all others (the ranking loss of Nickel and
+    Kiela, 2017). Prints how well each geometry finds a node's ancestors among its nearest points,
+    and writes a page with pictures. The default takes about two minutes on two cores.
+    """
+
+    recipe: ClassVar[str] = "hierarchy"
+
+    data: str = "wordnet-mammals"
+    """What to embed: wordnet-mammals or carnivores (always there), wordnet-nouns, wordnet-verbs,
+    ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10 (see `beltrami data`), or the path of your
+    own file: TSV, CSV or JSON with child and parent, OBO, Newick, or WordNet's data.noun."""
+
+    root: str | None = None
+    """Embed only this node and what is below it; its label."""
+
+    models: tuple[Geometry, ...] = ("lorentz", "poincare", "product", "euclidean")
+    """Which geometries; the Euclidean twin always takes part. product: two hyperbolic factors of
+    half the dimensions. sarkar: the tree placed by Sarkar's construction, without training."""
+
+    dims: tuple[int, ...] = (5,)
+    """Dimensions; with several, the page shows how the geometries grow."""
+
+    epochs: int = 400
+    """Passes over all nodes."""
+
+    batch: int = 256
+    """Nodes a step; each comes with all its ancestors. About a quarter of the nodes is best."""
+
+    pool: int = 512
+    """Nodes that a step's batch is kept away from, drawn anew each step."""
+
+    negatives: float = 50.0
+    """How much the pool weighs against one ancestor: as this many sampled nodes would."""
+
+    learning_rates: tuple[float, ...] = (0.1, 0.3)
+    """Each geometry's first seed tries all of them; the highest MAP decides for the other seeds."""
+
+    burn_in: float = 0.3
+    """Share of the training at a hundredth of the learning rate, against a pool that prefers nodes
+    in many pairs: the top of the taxonomy sorts itself out before the rest spreads."""
+
+    max_step: float = 0.2
+    """The farthest that a point moves in one step."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        super().check()
+        if not self.data:
+            raise ValueError("--data is empty; give a name or a path")
+        for name in ("epochs", "batch", "pool"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("negatives", "max_step"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be a positive number, got {value:g}")
+        if not 0 <= self.burn_in < 1:
+            raise ValueError(f"--burn-in must be at least 0 and below 1, got {self.burn_in:g}")
+        if not self.models:
+            raise ValueError("--models is empty; name at least one geometry")
+        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
+            raise ValueError(
+                f"--learning-rates must be positive numbers, got {self.learning_rates}"
+            )
+        for option, values in (
+            ("models", self.models),
+            ("dims", self.dims),
+            ("learning-rates", self.learning_rates),
+        ):
+            if len(set(values)) < len(values):
+                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+        if not self.dims or min(self.dims) < 2:
+            raise ValueError(f"--dims must be 2 or more each, got {self.dims}")
+
+    def data_name(self) -> str:
+        """The data's name, or its file's, and the root."""
+        known = Path(self.data).suffix == "" and "/" not in self.data
+        text = self.data if known else Path(self.data).stem
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", text + (f"-{self.root}" if self.root else ""))

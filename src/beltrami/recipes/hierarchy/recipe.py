@@ -1,0 +1,218 @@
+"""The hierarchy recipe: contestants, models and measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.analysis import hierarchy as measures
+from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product
+from beltrami.models.hierarchy.relation import Relation
+from beltrami.models.hierarchy.table import PointTable
+from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
+from beltrami.recipes.hierarchy.training import train_table
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.session import Session
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page
+
+START = 1e-3  # root mean square distance of the points from the origin
+DISTORTION_SOURCES = 256  # nodes from which distances are compared with hops
+SARKAR_DISTORTION = 1.0  # allowed beyond 1; a small one would need hundreds of bits
+CURVE_POINTS = 40  # ranks at which the rank curve is kept
+
+
+class HierarchyRecipe(Recipe[HierarchyConfig]):
+    """Embed a taxonomy in hyperbolic and in flat space."""
+
+    name: ClassVar[str] = "hierarchy"
+    title: ClassVar[str] = "Embedding a hierarchy"
+    names: ClassVar[dict[str, str]] = NAMES
+    chosen_by: ClassVar[str] = "map"
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("map", "MAP", "ancestors among the nearest points; 1 is perfect", "higher"),
+        Metric("mean_rank", "Mean rank", "of an ancestor among strangers; 1 is perfect", "lower"),
+        Metric("distortion", "Average distortion", "of hops; 0 is perfect", "lower"),
+        Metric("worst_distortion", "Worst distortion", "of hops; 1 is perfect", "lower", 1),
+        Metric("depth_correlation", "Depth correlation", "of depth and radius", "higher"),
+        Metric("tau_d", "Kendall τ of depth", "of depth and radius", "higher"),
+        Metric("loss", "Loss", "of the last step", None),
+    )
+
+    def __init__(self, config: HierarchyConfig) -> None:
+        super().__init__(config)
+        self.hierarchy: Hierarchy = load_hierarchy(config.data, root=config.root)
+        if not len(self.hierarchy.edges):
+            raise ValueError(f"{config.data} has no edges; there is nothing to embed")
+        if len(self.hierarchy) < 4:
+            raise ValueError(
+                f"{config.data} has {len(self.hierarchy)} nodes; at least 4 are needed"
+            )
+
+    @cached_property
+    def relation(self) -> Relation:
+        """The pairs that are embedded."""
+        return Relation(self.hierarchy.closure(), len(self.hierarchy))
+
+    @cached_property
+    def _digest(self) -> str:
+        return self.hierarchy.digest()
+
+    def data_facts(self) -> dict[str, Any]:
+        """Name, sizes and digest."""
+        return {
+            "name": self.hierarchy.name,
+            "nodes": len(self.hierarchy),
+            "edges": len(self.hierarchy.edges),
+            "pairs": len(self.relation.pairs),
+            "depth": int(self.hierarchy.depth.max()),
+            "digest": self._digest,
+        }
+
+    def contestants(self) -> Sequence[Contestant]:
+        """Each geometry at each dimension; the Euclidean twin is there whether named or not."""
+        geometries: list[Geometry] = [g for g in self.config.models if g != TWIN]
+        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
+        found = []
+        for dim in self.config.dims:
+            trained = {
+                "dim": dim,
+                **{
+                    name: getattr(self.config, name)
+                    for name in ("epochs", "batch", "pool", "negatives", "burn_in", "max_step")
+                },
+            }
+            group = f"{dim} dimensions"
+            for geometry in (*geometries, TWIN):
+                twin = None if geometry == TWIN else TWIN
+                if geometry == "sarkar":
+                    placed = {"dim": dim, "max_distortion": SARKAR_DISTORTION}
+                    found.append(Contestant(geometry, group, placed, twin))
+                else:
+                    found.append(Contestant(geometry, group, trained, twin, rates))
+        return found
+
+    def build(self, trial: Trial) -> nn.Module:
+        """A table of points near the origin, or Sarkar's placed ones."""
+        if trial.model == "sarkar":
+            return PlacedTree(self.hierarchy, trial["dim"])
+        dim = trial["dim"]
+        manifold = manifold_of(trial.model, dim)
+        return PointTable(len(self.hierarchy), dim, manifold, radius=START, seed=trial.seed)
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Train a table; Sarkar's tree is finished as it is."""
+        if isinstance(model, PlacedTree):
+            session.begin(0)
+            return
+        assert isinstance(model, PointTable)
+        train_table(
+            model,
+            self.relation,
+            self.config,
+            learning_rate=trial["learning_rate"],
+            seed=trial.seed,
+            session=session,
+        )
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Reconstruction of the closure, distortion of hops, depth against radius."""
+        if isinstance(model, PlacedTree):
+            rows = model.rows
+            found = measures.reconstruction(rows, self.relation.pairs, len(self.hierarchy))
+            stretch = measures.distortion(
+                rows, self.hierarchy.hops, len(self.hierarchy), sources=self._sources()
+            )
+            radius = model.radius
+        else:
+            assert isinstance(model, PointTable)
+            points = model.weight.detach()
+            found = measures.reconstruct_points(points, model.manifold, self.relation.pairs)
+            stretch = measures.distortion_of_points(
+                points.cpu(), model.manifold, self.hierarchy.hops, sources=self._sources()
+            )
+            radius = measures.radii(points, model.manifold).cpu()
+        depth = measures.depth_correlation(self.hierarchy.depth, radius)
+        history = session.history
+        metrics = {
+            "map": found.map,
+            "mean_rank": found.mean_rank,
+            "distortion": stretch.average,
+            "worst_distortion": stretch.worst,
+            "depth_correlation": depth.spearman,
+            "tau_d": depth.kendall,
+        }
+        if history:
+            metrics["loss"] = history[-1]["loss"]
+        return Evaluation(
+            {key: value if math.isfinite(value) else None for key, value in metrics.items()},
+            _rank_curve(found.ranks),
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.hierarchy.report import hierarchy_page
+
+        return hierarchy_page(self, outcome)
+
+    def _sources(self) -> int | None:
+        return DISTORTION_SOURCES if len(self.hierarchy) > DISTORTION_SOURCES else None
+
+
+class PlacedTree(nn.Module):
+    """The spanning tree as Sarkar's construction places it; nothing to train.
+
+    Distances are those of the exact points, whatever float64 could hold of them. Only the tangent
+    vectors are kept with the model, for pictures.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, dim: int) -> None:
+        super().__init__()
+        from beltrami.models.hierarchy.sarkar import sarkar
+
+        tree = hierarchy.spanning_tree()
+        self._embedding = sarkar(tree, max_distortion=SARKAR_DISTORTION, dim=dim)
+        number = {label: i for i, label in enumerate(tree.labels)}
+        self._node = torch.tensor([number[label] for label in hierarchy.labels])
+        self.register_buffer("tangent", self._embedding.tangent(torch.float64)[self._node])
+
+    @property
+    def radius(self) -> Tensor:
+        """Distances from the root."""
+        return torch.as_tensor(self._embedding.radii, dtype=torch.float64)[self._node]
+
+    def rows(self, nodes: Tensor) -> Tensor:
+        """Distances from nodes (b,) to all, (b, n)."""
+        return self._embedding.distances(self._node[nodes.cpu()])[:, self._node]
+
+
+def manifold_of(model: str, dim: int) -> Manifold:
+    """The space of a contestant."""
+    if model == "lorentz":
+        return Lorentz(1.0)
+    if model == "poincare":
+        return PoincareBall(1.0)
+    if model == "product":
+        first = (dim + 1) // 2
+        return Product([(Lorentz(1.0), first), (Lorentz(1.0), dim - first)])
+    if model == "euclidean":
+        return Euclidean()
+    raise ValueError(f"no geometry is called {model!r}")
+
+
+def _rank_curve(ranks: Tensor) -> dict[str, list[float]]:
+    """The share of pairs within rank k, at ranks spread evenly on a logarithmic axis."""
+    highest = max(2.0, float(ranks.max()))
+    points = torch.logspace(0, math.log10(highest), CURVE_POINTS, dtype=torch.float64)
+    at = points.round().unique()
+    ordered = ranks.double().cpu().sort().values
+    share = torch.searchsorted(ordered, at, right=True) / len(ordered)
+    return {"rank": at.tolist(), "share": share.tolist()}

@@ -1,0 +1,249 @@
+"""The hierarchy recipe's page: the table, the pictures, what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from beltrami.data import Hierarchy, Tree
+from beltrami.recipes.hierarchy.config import NAMES, TWIN
+from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.pages import run_facts, training_figure
+from beltrami.recipes.tables import standing_tables
+from beltrami.report.charts import Series, line_chart
+from beltrami.report.disk import disk_svg
+from beltrami.report.page import Figure, Page, Section
+
+if TYPE_CHECKING:
+    from beltrami.recipes.hierarchy.recipe import HierarchyRecipe
+
+MOST_DRAWN = 1200  # nodes in a picture; of larger hierarchies the largest branches are shown
+HOW_IT_IS_MEASURED = (
+    "Every pair of a node and one of its ancestors is a fact to keep. MAP and mean rank ask, for "
+    "each node, whether its ancestors are nearer than all other nodes: the published protocol of "
+    "Nickel and Kiela (2017). Nothing is held out: the question is how much of the taxonomy a "
+    "space of so few dimensions can hold.",
+    "Distortion compares distances with numbers of edges in the taxonomy, up to one global scale; "
+    "the ranking loss does not ask for it. Depth correlation says whether deeper nodes lie farther "
+    "from the origin.",
+    "All geometries have the same number of parameters, the same start, loss, batches and steps. "
+    "For each, the learning rate with the highest MAP on the first seed was taken from one list.",
+)
+
+
+def hierarchy_page(recipe: HierarchyRecipe, outcome: Outcome) -> Page:
+    """The page of a finished run; pictures show the first seed."""
+    hierarchy = recipe.hierarchy
+    curved, twin = _leaders(outcome)
+    sections = [
+        Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+        Section("How it is measured", HOW_IT_IS_MEASURED),
+    ]
+    if len(recipe.config.dims) > 1:
+        sections.insert(0, Section("By dimension", (), _dimension_figures(outcome)))
+    return Page(
+        title=f"{hierarchy.name}: a hierarchy in curved and flat space",
+        lead=_lead(hierarchy, curved, twin),
+        figures=(
+            *_disk_figures(recipe, outcome),
+            _rank_figure(outcome),
+        ),
+        table=None,
+        sections=(
+            Section(
+                "The comparison", (_verdict(curved, twin),), (), standing_tables(outcome, NAMES)
+            ),
+            *sections,
+        ),
+        facts=(*_facts(recipe), *run_facts(outcome, NAMES)),
+        command=outcome.command,
+        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+    )
+
+
+def _leaders(outcome: Outcome) -> tuple[Standing, Standing]:
+    """The trained curved contestant with the highest MAP, and its twin."""
+    curved = [s for s in outcome.standings if s.contestant.twin]
+    twins = {s.contestant.group: s for s in outcome.standings if s.contestant.model == TWIN}
+    if not curved:
+        only = outcome.standings[0]
+        return only, only
+    best = max(curved, key=lambda s: s.comparison("map").value.mean)
+    return best, twins[best.contestant.group]
+
+
+def _lead(hierarchy: Hierarchy, curved: Standing, twin: Standing) -> str:
+    size = f"{len(hierarchy):,} nodes in {curved.contestant.group}."
+    if curved is twin:
+        return f"{size} Only the Euclidean twin was trained."
+    return (
+        f"{size} Looking for a node's ancestors among its nearest points has an average precision "
+        f"of {curved.comparison('map').value.mean:.1%} in the {_name(curved)} geometry and of "
+        f"{twin.comparison('map').value.mean:.1%} in its Euclidean twin."
+    )
+
+
+def _verdict(curved: Standing, twin: Standing) -> str:
+    if curved is twin:
+        return "There is no hyperbolic contestant to compare."
+    comparison = curved.comparison("map")
+    if comparison.difference is None or comparison.difference.half_width is None:
+        return "One seed gives no interval, so whether the difference is chance cannot be said."
+    gap = comparison.difference.format()
+    return {
+        "better": f"Curvature helps here: MAP is higher by {gap} over the seeds.",
+        "worse": f"Curvature does not help here: MAP changes by {gap} over the seeds.",
+        "no difference": f"The seeds do not tell the two apart: MAP changes by {gap}.",
+    }[comparison.verdict]
+
+
+def _name(standing: Standing) -> str:
+    return NAMES[standing.contestant.model]
+
+
+def _disk_figures(recipe: HierarchyRecipe, outcome: Outcome) -> tuple[Figure, ...]:
+    """The disk of the best contestant that is one hyperbolic space; a product is none."""
+    single = [s for s in outcome.standings if s.contestant.model in ("lorentz", "poincare")]
+    single = single or [s for s in outcome.standings if s.contestant.model == "sarkar"]
+    if not single:
+        return ()
+    best = max(single, key=lambda s: s.comparison("map").value.mean)
+    tree = recipe.hierarchy.spanning_tree()
+    return (_disk(recipe.hierarchy, tree, _drawn(tree), _tangent(best), best),)
+
+
+def _tangent(standing: Standing) -> Tensor:
+    """Tangent vectors at the origin of the first seed's points."""
+    from beltrami.recipes.hierarchy.recipe import manifold_of
+
+    state = standing.results[0].state
+    if "tangent" in state:
+        return state["tangent"]
+    points = state["weight"]
+    return manifold_of(standing.contestant.model, points.shape[-1]).log0(points)
+
+
+def _disk(
+    hierarchy: Hierarchy, tree: Tree, nodes: Sequence[int], tangent: Tensor, standing: Standing
+) -> Figure:
+    number = {label: i for i, label in enumerate(hierarchy.labels)}
+    place = {node: i for i, node in enumerate(nodes)}
+    rows = [number.get(tree.labels[node], -1) for node in nodes]
+    v = torch.stack([tangent[row] if row >= 0 else torch.zeros_like(tangent[0]) for row in rows])
+    parents = [-1 if tree.parent[n] < 0 else place[tree.parent[n]] for n in nodes]
+    labels = [tree.labels[n] for n in nodes]
+    shown = "all" if len(nodes) == len(tree) else f"the {len(nodes):,} with the most below them"
+    how = (
+        "Radius and angle are those of the embedding."
+        if v.shape[-1] == 2
+        else "The distance from the centre is the true one; the angle is that of the two main "
+        "directions of all points."
+    )
+    svg = disk_svg(
+        unit_disk(v),
+        parents,
+        labels,
+        title=f"{hierarchy.name} in the Poincaré disk",
+        description=f"{len(nodes)} nodes of {hierarchy.name}; edges are geodesics.",
+        colour="depth",
+    )
+    caption = (
+        f"{_name(standing)}, {standing.contestant.group}, first seed; {shown} nodes. {how} "
+        "Colour is depth."
+    )
+    return Figure("In the Poincaré disk", svg, caption, wide=True)
+
+
+def unit_disk(tangent: Tensor) -> Tensor:
+    """Points of the unit disk with the radii of tangent vectors (n, d), turned by their main plane.
+
+    In two dimensions these are the points themselves.
+    """
+    v = tangent.double()
+    radius = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    if v.shape[-1] > 2:
+        _, _, directions = torch.linalg.svd(v, full_matrices=False)
+        v = v @ directions[:2].mT
+    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    unit = torch.where(length > 0, v / length.clamp(min=1e-300), torch.zeros_like(v))
+    return torch.tanh(radius / 2) * unit
+
+
+def _drawn(tree: Tree) -> list[int]:
+    """The nodes of a tree to draw, parents first: all, or the largest branches."""
+    if len(tree) <= MOST_DRAWN:
+        return list(range(len(tree)))
+    below = tree.descendants
+    # A node has fewer below it than its parent, so the largest are closed upwards.
+    largest = sorted(range(len(tree)), key=lambda n: (-below[n], n))[:MOST_DRAWN]
+    return sorted(largest)
+
+
+def _rank_figure(outcome: Outcome) -> Figure:
+    group = outcome.standings[0].contestant.group
+    series = [
+        Series(_name(s), s.results[0].curves["rank"], s.results[0].curves["share"])
+        for s in outcome.groups()[group]
+    ]
+    svg = line_chart(
+        series,
+        title="Rank curves",
+        description="Share of ancestor pairs whose ancestor is among the k nearest strangers.",
+        x_label="Rank k",
+        y_label="Share of pairs with rank ≤ k",
+        x_log=True,
+        step=True,
+        y_limits=(0, 1),
+    )
+    return Figure("Rank curves", svg, f"{group}, first seed. The higher on the left, the better.")
+
+
+def _dimension_figures(outcome: Outcome) -> tuple[Figure, ...]:
+    return tuple(
+        _dimension_figure(outcome, key, label, log)
+        for key, label, log in (("map", "MAP", False), ("mean_rank", "Mean rank", True))
+    )
+
+
+def _dimension_figure(outcome: Outcome, key: str, label: str, log: bool) -> Figure:
+    lines: dict[str, list[tuple[float, float, float, float]]] = {}
+    for standing in outcome.standings:
+        value = standing.comparison(key).value
+        width = value.half_width or 0.0
+        low = value.mean - width
+        if log and low <= 0:
+            low = value.mean  # has no place on the axis
+        dim = float(standing.contestant.settings["dim"])
+        lines.setdefault(_name(standing), []).append((dim, value.mean, low, value.mean + width))
+    series = [
+        Series(name, *([point[i] for point in sorted(points)] for i in range(4)))
+        for name, points in lines.items()
+    ]
+    svg = line_chart(
+        series,
+        title=f"{label} by dimension",
+        description=f"{label} of each geometry against the number of dimensions.",
+        x_label="Dimensions",
+        y_label=label,
+        x_log=True,
+        y_log=log,
+    )
+    return Figure(f"{label} by dimension", svg, "Bands are 95% intervals over seeds.")
+
+
+def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
+    data, config = recipe.data_facts(), recipe.config
+    return (
+        (
+            "Data",
+            f"{data['name']}: {data['nodes']:,} nodes, {data['edges']:,} edges, "
+            f"{data['pairs']:,} pairs of a node and an ancestor, depth {data['depth']}",
+        ),
+        (
+            "Training",
+            f"Riemannian SGD, {config.epochs} epochs, {config.batch} nodes a step, float64",
+        ),
+    )

@@ -1,0 +1,88 @@
+"""What the pages of all recipes show alike: the training, and the facts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.report.charts import Series, line_chart
+from beltrami.report.page import Figure
+
+
+def training_figure(outcome: Outcome, names: Mapping[str, str], *, key: str = "loss") -> Figure:
+    """A logged value of the first seed by step, in the first group; logarithmic where it can be."""
+    group, standings = next(iter(outcome.groups().items()))
+    series = []
+    for standing in standings:
+        points = [(e["step"], e[key]) for e in standing.results[0].history if key in e]
+        if points:
+            x, y = ([float(point[i]) for point in points] for i in (0, 1))
+            series.append(Series(model_name(standing, names), x, y))
+    svg = line_chart(
+        series,
+        title=f"Training {key}",
+        description=f"The {key} of a batch by step, for each model.",
+        x_label="Step",
+        y_label=key.capitalize(),
+        y_log=all(value > 0 for line in series for value in line.y),
+    )
+    caption = ", ".join(filter(None, [group, "first seed, at the chosen settings."]))
+    return Figure(f"Training {key}", svg, caption)
+
+
+def run_facts(outcome: Outcome, names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Parameters, choices, seeds, time and machine, for the page's list of facts."""
+    document = outcome.document
+    environment = document["environment"]
+    facts = [("Parameters", "; ".join(_parameters(outcome, names)))]
+    chosen = [f"{model_name(s, names)}{_in(s)} {_choice(s)}" for s in outcome.standings if s.choice]
+    if chosen:
+        facts.append(("Chosen on the first seed", "; ".join(chosen)))
+    seconds = [f"{model_name(s, names)}{_in(s)} {_seconds(s):.1f} s" for s in outcome.standings]
+    return (
+        *facts,
+        ("Seeds", str(document["settings"]["seeds"])),
+        ("Time a training", "; ".join(seconds)),
+        (
+            "Machine",
+            f"{environment['device']}, {environment['processes']} process(es), "
+            f"{environment['threads']} threads, torch {environment['torch']}",
+        ),
+    )
+
+
+def model_name(standing: Standing, names: Mapping[str, str]) -> str:
+    """What to call a contestant."""
+    return names.get(standing.contestant.model, standing.contestant.model)
+
+
+def _in(standing: Standing) -> str:
+    group = standing.contestant.group
+    return f" ({group})" if group else ""
+
+
+def _choice(standing: Standing) -> str:
+    shown = (
+        f"{key.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in standing.choice.items()
+    )
+    return ", ".join(shown)
+
+
+def _seconds(standing: Standing) -> float:
+    times = [result.seconds for result in standing.results]
+    return sum(times) / len(times)
+
+
+def _parameters(outcome: Outcome, names: Mapping[str, str]) -> list[str]:
+    """One number a group where all models have it, else one a model."""
+    found = []
+    for group, standings in outcome.groups().items():
+        counts = {model_name(s, names): s.results[0].parameters for s in standings}
+        trained = {name: count for name, count in counts.items() if count}
+        where = f" ({group})" if group else ""
+        if len(set(trained.values())) == 1:
+            found.append(f"{next(iter(trained.values())):,} each{where}")
+        else:
+            found.append(", ".join(f"{n} {count:,}" for n, count in trained.items()) + where)
+    return found

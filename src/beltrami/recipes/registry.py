@@ -1,0 +1,27 @@
+"""The recipes there are: their options, and where the rest of each is found when it is needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from beltrami.recipes.config import RunConfig
+from beltrami.recipes.hierarchy.config import HierarchyConfig
+
+if TYPE_CHECKING:
+    from beltrami.recipes.recipe import Recipe
+
+# Configs are light; the classes behind them load torch and all that they need.
+RECIPES: dict[type[RunConfig], str] = {
+    HierarchyConfig: "beltrami.recipes.hierarchy.recipe:HierarchyRecipe",
+}
+
+
+def create(config: RunConfig) -> Recipe[Any]:
+    """The recipe of a config; a `ValueError` says what the user got wrong."""
+    for kind, place in RECIPES.items():
+        if isinstance(config, kind):
+            module, name = place.split(":")
+            recipe: Recipe[Any] = getattr(import_module(module), name)(config)
+            return recipe
+    raise TypeError(f"no recipe has the config {type(config).__name__}")
