@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run test test-gpu lint format bench bench-layers bench-optimisers bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-gpu lint format bench bench-layers bench-optimisers bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -12,7 +12,10 @@ help:            ## list the targets
 setup:           ## create .venv and install everything the project needs
 	@$(BOOTSTRAP) dev
 
-run: setup       ## the main job: embed a taxonomy, write a report
+run: setup       ## the main job: embed a taxonomy in curved and flat space, write a report
+	$(PY) -m beltrami run hierarchy --resume
+
+tour: setup      ## a smaller job: one tree in two planes, in a minute
 	$(PY) -m beltrami tour
 
 test: setup      ## all tests

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
@@ -37,7 +37,7 @@ Exit codes:
     1   failure: of the system, such as a full disk, which one line names, or of beltrami, with
         a traceback; please report the latter with the output of `beltrami info`
     2   bad usage or bad input; the message names the value and the fix
-  130   interrupted (Ctrl-C); finished work is on disk and the message says how to go on"""
+  130   interrupted (Ctrl-C, SIGTERM); finished work is on disk, the message says how to go on"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,16 +88,19 @@ def run(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> Command:
     """The subcommand that the arguments ask for; exits as tyro does on --help and on bad usage."""
+    arguments = list(arguments)
     import tyro
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
     from beltrami.cli.data import DataCommand
-    from beltrami.cli.run import RunCommand
+    from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
+    asked = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
+    run: Any = Annotated[run_command(asked), subcommand("run")]
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     commands = (
-        Annotated[RunCommand, subcommand("run")]
+        run
         | Annotated[RunsCommand, subcommand("runs")]
         | Annotated[CompareCommand, subcommand("compare")]
         | Annotated[TourCommand, tour]

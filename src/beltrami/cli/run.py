@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from dataclasses import dataclass
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from tyro.conf import arg, subcommand
+from tyro.conf import Suppress, arg, subcommand
 
 from beltrami.cli.console import make_console, print_json, print_path
-from beltrami.cli.errors import BadInputError, InterruptedWork, OutputError
+from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
+from beltrami.cli.runs import visible
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
 
@@ -21,15 +27,6 @@ if TYPE_CHECKING:
     from beltrami.recipes.recipe import Recipe, Trial
 
 
-# One subcommand a recipe, named and described by its config.
-AnyRecipe: Any = Union[  # noqa: UP007
-    tuple(
-        Annotated[kind, subcommand(kind.recipe, description=inspect.getdoc(kind))]
-        for kind in RECIPES
-    )
-]
-
-
 @dataclass(frozen=True)
 class RunCommand:
     """Run a recipe: train a system and its Euclidean twin, and report the difference.
@@ -37,35 +34,52 @@ class RunCommand:
     Interrupt it at will: the same command with --resume goes on where it stopped.
     """
 
-    config: Annotated[AnyRecipe, arg(name="")]
+    config: RunConfig
 
     def execute(self) -> None:
         """Run the recipe and print what it found."""
+        config = self.config
+        with terminated_like_interrupted():
+            try:
+                recipe, outcome = self._run()
+            except KeyboardInterrupt as interrupt:
+                if not speaks():
+                    raise SystemExit(INTERRUPTED) from None
+                raise InterruptedWork(_what_is_left(config)) from interrupt
+        if speaks():
+            self._print(recipe, outcome)
+
+    def _run(self) -> tuple[Recipe[Any], Outcome]:
+        from torch import OutOfMemoryError
+
+        from beltrami.recipes.processes import ProcessLostError
         from beltrami.recipes.registry import create
         from beltrami.recipes.runner import run
 
-        config: RunConfig = self.config
+        config = self.config
         try:
             recipe = create(config)
         except ValueError as error:
             raise BadInputError(f"{error}\nSee `beltrami run {config.recipe} --help`.") from error
-        progress = RunProgress(make_console(stderr=True), recipe)
+        go_on = f"Continue with: {config.command(resume=True)}"
         try:
-            with progress:
-                outcome = run(recipe, progress)
-        except KeyboardInterrupt as interrupt:
-            raise InterruptedWork(_what_is_left(config)) from interrupt
+            with RunProgress(make_console(stderr=True), recipe) as progress:
+                return recipe, run(recipe, progress)
         except ValueError as error:
             raise BadInputError(str(error)) from error
         except BrokenPipeError:  # stderr, not the output folder
             raise
         except OSError as error:
+            where = error.filename or config.folder
+            reason = error.strerror or error
+            raise OutputError(f"cannot read or write {where}: {reason}\n{go_on}") from error
+        except ProcessLostError as error:
+            raise OutputError(f"{error}\n{go_on}" if speaks() else str(error)) from error
+        except OutOfMemoryError as error:
             raise OutputError(
-                f"cannot write to {config.folder}: {error.strerror or error}\n"
-                f"Then continue with: {config.command(resume=True)}"
+                f"the GPU's memory is full: {str(error).splitlines()[0]}\n"
+                "Finished trials are kept. Fewer dimensions or smaller batches need less."
             ) from error
-        if progress.speaks:
-            self._print(recipe, outcome)
 
     def _print(self, recipe: Recipe[Any], outcome: Outcome) -> None:
         from beltrami.recipes.folder import RunFolder
@@ -83,15 +97,59 @@ class RunCommand:
         print_path(console, "Numbers", str(folder.metrics))
 
 
+def run_command(
+    asked: str = "", kinds: Sequence[type[RunConfig]] | None = None
+) -> type[RunCommand]:
+    """`RunCommand` as tyro needs it: one subcommand a recipe, named and described by its config.
+
+    All descriptions are one line in the list of recipes; that of `asked` is whole, for its help.
+    """
+    recipes: list[Any] = []
+    for kind in RECIPES if kinds is None else kinds:
+        text = inspect.getdoc(kind) or ""
+        about = text if kind.recipe == asked else text.split("\n\n")[0]
+        recipes.append(Annotated[kind, subcommand(kind.recipe, description=about)])
+    if len(recipes) == 1:  # a union of one is no union, and would be no subcommand
+        recipes.append(Annotated[None, Suppress])  # not shown
+    any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
+    command: type[RunCommand] = make_dataclass(
+        "RunCommand",
+        [("config", Annotated[any_recipe, arg(name="")])],
+        bases=(RunCommand,),
+        frozen=True,
+    )
+    command.__doc__ = RunCommand.__doc__
+    return command
+
+
+def speaks() -> bool:
+    """Whether this process is the one that prints; `torchrun` numbers them."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, which job schedulers send before they kill, ends the work as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not ours to handle there
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class RunProgress:
     """A run's observer: a bar with the time left, and a line for every finished trial."""
 
     def __init__(self, console: Console, recipe: Recipe[Any]) -> None:
-        import os
-
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.speaks = os.environ.get("RANK", "0") == "0"
         self._console = console
         self._recipe = recipe
         self._bar = Progress(
@@ -101,7 +159,7 @@ class RunProgress:
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=not (console.is_terminal and self.speaks),  # a log file needs no bar
+            disable=not (console.is_terminal and speaks()),  # a log file needs no bar
         )
         self._all = self._bar.add_task("trials", total=None)
         self._one = self._bar.add_task("training", total=None, visible=False)
@@ -148,7 +206,10 @@ class RunProgress:
 def _what_is_left(config: RunConfig) -> str:
     from beltrami.recipes.folder import RunFolder
 
-    finished = RunFolder(config.folder).finished()
+    folder = RunFolder(config.folder)
+    if folder.asked_for() is None:
+        return f"Interrupted before the work began.\nStart again with: {config.command()}"
+    finished = folder.finished()
     command = config.command(resume=True)
     trials = "trial is" if finished == 1 else "trials are"
     return (
@@ -159,11 +220,13 @@ def _what_is_left(config: RunConfig) -> str:
 
 def _rich_table(content: Any) -> RichTable:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=content.caption, title_justify="left")
+    table = Table(title=visible(content.caption), title_justify="left")
     table.add_column("")
     for column in content.columns:
-        table.add_column(column, justify="right")
+        table.add_column(visible(column), justify="right")
     for row in content.rows:
-        table.add_row(f"{row.name}\n[dim]{row.hint}[/dim]", *map(str, row.values))
+        name = Text.assemble(visible(row.name), "\n", (row.hint, "dim"))
+        table.add_row(name, *(visible(str(value)) for value in row.values))
     return table

@@ -14,6 +14,7 @@ from beltrami.recipes.config import RUNS
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from beltrami.recipes.history import PastRun, SideBySide
 
@@ -33,7 +34,9 @@ class RunsCommand:
         from beltrami.recipes.history import RunError, find_runs
 
         try:
-            runs = find_runs(self.folder)
+            # The default folder is not there before the first run.
+            nothing_yet = self.folder == RUNS and not RUNS.exists()
+            runs = [] if nothing_yet else find_runs(self.folder)
         except RunError as error:
             raise BadInputError(str(error)) from error
         if self.json:
@@ -42,7 +45,8 @@ class RunsCommand:
             make_console().print(_runs_table(runs))
         else:
             make_console().print(
-                f"No runs in {self.folder}. Start one with: beltrami run hierarchy"
+                visible(f"No runs in {self.folder}. Start one with: beltrami run hierarchy"),
+                soft_wrap=True,
             )
 
 
@@ -64,27 +68,36 @@ class CompareCommand:
         from beltrami.recipes.history import RunError, read_run, side_by_side
 
         try:
-            rows = side_by_side(read_run(self.first), read_run(self.second))
+            runs = read_run(self.first), read_run(self.second)
+            rows = side_by_side(*runs)
         except RunError as error:
             raise BadInputError(str(error)) from error
         if self.json:
-            print_json({"rows": [_row_json(row) for row in rows]})
+            first, second = (_run_json(run) for run in runs)
+            print_json({"first": first, "second": second, "rows": [_row_json(row) for row in rows]})
             return
-        make_console().print(_compare_table(rows, str(self.first), str(self.second)))
+        make_console().print(_compare_table(rows, *runs))
+
+
+def visible(text: str) -> Text:
+    """Text as it is: no markup, and no control characters that would steer the terminal."""
+    from rich.text import Text
+
+    return Text("".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text))
 
 
 def _runs_table(runs: list[PastRun]) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table()
     for column in ("Run", "Recipe", "Data", "State", "Key metrics"):
         table.add_column(column)
     for run in runs:
-        state = "finished" if run.metrics else f"unfinished, {run.finished_trials} trials done"
+        trials = f"{run.finished_trials} trial{'' if run.finished_trials == 1 else 's'}"
+        state = "finished" if run.is_finished else f"unfinished, {trials} done"
         lines = "\n".join(_key_lines(run))
         cells = (str(run.path), run.recipe, run.data, state, lines)
-        table.add_row(*map(Text, cells))  # as text: a path may look like markup
+        table.add_row(*map(visible, cells))
     return table
 
 
@@ -97,7 +110,8 @@ def _key_lines(run: PastRun) -> list[str]:
         found = standing["metrics"].get(metric["key"])
         if found:
             shown = _interval_text(found["value"], metric["digits"])
-            lines.append(f"{standing['model']}, {standing['group']}: {metric['title']} {shown}")
+            who = ", ".join(filter(None, [standing["model"], standing["group"]]))
+            lines.append(f"{who}: {metric['title']} {shown}")
     return lines
 
 
@@ -109,17 +123,19 @@ def _interval_text(value: dict[str, Any], digits: int) -> str:
     return Interval(value["mean"], value["half_width"]).format(digits)
 
 
-def _compare_table(rows: list[SideBySide], first: str, second: str) -> Table:
+def _compare_table(rows: list[SideBySide], first: PastRun, second: PastRun) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     from beltrami.recipes.tables import show
 
     paired = all(row.paired for row in rows)
     how = "paired by seed" if paired else "Welch's interval where the seeds differ"
+    caption = f"Mean ± 95% interval over seeds; differences are {how}."
+    if first.config["data"] != second.config["data"]:
+        caption += f" The data differ: {first.data} and {second.data}."
     table = Table(
-        title=Text(f"A: {first}\nB: {second}"),
-        caption=f"Mean ± 95% interval over seeds; differences are {how}.",
+        title=visible(f"A: {first.path}\nB: {second.path}"),
+        caption=visible(caption),
         title_justify="left",
         caption_justify="left",
     )
@@ -131,9 +147,9 @@ def _compare_table(rows: list[SideBySide], first: str, second: str) -> Table:
     for row in rows:
         gap = row.difference
         table.add_row(
-            Text(row.group),
-            Text(row.model),
-            row.title,
+            visible(row.group),
+            visible(row.model),
+            visible(row.title),
             show(row.first, row.digits),
             show(row.second, row.digits),
             "–" if gap is None else show(gap, row.digits),
@@ -156,7 +172,7 @@ def _run_json(run: PastRun) -> dict[str, Any]:
         "path": str(run.path),
         "recipe": run.recipe,
         "data": run.data,
-        "finished": run.metrics is not None,
+        "finished": run.is_finished,
         "finished_trials": run.finished_trials,
         "summary": run.metrics["summary"] if run.metrics else None,
     }

@@ -6,8 +6,10 @@ the plain values travel as JSON in the file's metadata. Nothing is ever unpickle
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,8 +20,7 @@ from torch import Tensor
 
 from beltrami.data.atomic import write_atomically
 
-TENSOR = "__tensor__"  # stands, in the JSON, for a tensor of the file
-INTEGER_KEYS = "__integer_keys__"  # JSON has only text as keys; an optimiser's state has numbers
+Facts = dict[str, Any]
 
 
 @runtime_checkable
@@ -37,27 +38,43 @@ Part = Stateful | torch.Generator
 
 
 def save_checkpoint(path: Path, parts: Mapping[str, Part], facts: Mapping[str, Any]) -> None:
-    """Write the states of `parts` and JSON-able `facts`."""
+    """Write the states of `parts` and JSON-able `facts`.
+
+    A state that holds anything but tensors, plain values, lists, tuples and dicts of them is a
+    `TypeError` that names its place.
+    """
     tensors: dict[str, Tensor] = {}
     states = {name: _apart(_state(part), name, tensors) for name, part in parts.items()}
-    document = json.dumps({"states": states, "facts": dict(facts)}, allow_nan=True)
+    document = json.dumps({"states": states, "facts": dict(facts)})
     write_atomically(path, save(tensors, metadata={"beltrami": document}))
 
 
-def load_checkpoint(path: Path, parts: Mapping[str, Part]) -> dict[str, Any] | None:
-    """Give the states back to `parts` and return the facts; None without a whole checkpoint."""
+def load_checkpoint(
+    path: Path, parts: Mapping[str, Part], accept: Callable[[Facts], bool] = lambda facts: True
+) -> Facts | None:
+    """Give the states back to `parts` and return the facts.
+
+    None, with all parts as they were, where there is no whole checkpoint, where `accept` says no
+    to its facts, and where a part cannot take its state on (it has another shape by now).
+    """
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
             document = json.loads((file.metadata() or {})["beltrami"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError):
+        facts: Facts = document["facts"]
+        if not accept(facts) or set(document["states"]) != set(parts):
+            return None
+        states = {name: _together(document["states"][name], tensors) for name in parts}
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError):
         return None
-    states = document["states"]
-    if set(states) != set(parts):
+    before = {name: copy.deepcopy(_state(part)) for name, part in parts.items()}
+    try:
+        for name, part in parts.items():
+            _restore(part, states[name])
+    except (RuntimeError, LookupError, TypeError, ValueError):
+        for name, part in parts.items():
+            _restore(part, before[name])
         return None
-    for name, part in parts.items():
-        _restore(part, _together(states[name], tensors))
-    facts: dict[str, Any] = document["facts"]
     return facts
 
 
@@ -72,28 +89,48 @@ def _restore(part: Part, state: Any) -> None:
         part.load_state_dict(state)
 
 
+# In the JSON, everything that is no plain value is an object with one key that says what it is, so
+# that nothing a state may hold is taken for something else. Keys stay numbers where they are, as
+# in an optimiser's state, because a dict is a list of pairs.
+
+
 def _apart(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """Plain JSON in which tensors are replaced by their names in the file."""
     if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_complex():
+            kind = f"{value.dtype} tensor of layout {value.layout}"
+            raise TypeError(f"cannot keep {path} in a checkpoint: {kind}")
+        name = f"{len(tensors)} {path}"  # numbered: two paths may read the same
         # A copy: two names may share memory (tied weights), which the format does not hold.
-        tensors[path] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        return {TENSOR: path}
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"tensor": name}
     if isinstance(value, Mapping):
-        inner = {str(k): _apart(v, f"{path}.{k}", tensors) for k, v in value.items()}
-        numbered = bool(value) and all(isinstance(k, int) for k in value)
-        return {INTEGER_KEYS: inner} if numbered else inner
+        pairs = [[_key(k, path), _apart(v, f"{path}.{k}", tensors)] for k, v in value.items()]
+        # MultiStepLR counts its milestones.
+        return {"counter" if isinstance(value, Counter) else "dict": pairs}
     if isinstance(value, list | tuple):
-        return [_apart(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
+        items = [_apart(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"cannot keep {path} in a checkpoint: {type(value).__name__}")
 
 
+def _key(key: Any, path: str) -> str | int | float | None:
+    if key is None or isinstance(key, str | int | float):
+        return key
+    raise TypeError(f"cannot keep {path} in a checkpoint: a key of it is {type(key).__name__}")
+
+
 def _together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {TENSOR}:
-            return tensors[value[TENSOR]]
-        if set(value) == {INTEGER_KEYS}:
-            return {int(k): _together(v, tensors) for k, v in value[INTEGER_KEYS].items()}
-        return {k: _together(v, tensors) for k, v in value.items()}
-    return [_together(v, tensors) for v in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_together(v, tensors) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "tuple":
+        return tuple(_together(v, tensors) for v in content)
+    found = {key: _together(v, tensors) for key, v in content}
+    return Counter(found) if kind == "counter" else found

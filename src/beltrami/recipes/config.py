@@ -52,6 +52,12 @@ class RunConfig:
             raise ValueError(
                 f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds:g}"
             )
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, str | Path) and not _is_text(str(value)):
+                raise ValueError(
+                    f"{_option(field.name)} is not UTF-8 text: {str(value)!a}; rename the file"
+                )
 
     def data_name(self) -> str:
         """What to call the data in the default folder's name."""
@@ -77,7 +83,7 @@ class RunConfig:
             value = getattr(self, field.name)
             if field.name in ("resume", "fresh", "json") or value == field.default:
                 continue
-            option = "--" + field.name.replace("_", "-")
+            option = _option(field.name)
             if isinstance(value, bool):
                 words.append(option if value else f"--no-{option[2:]}")
             elif isinstance(value, tuple):
@@ -85,6 +91,19 @@ class RunConfig:
             else:
                 words.append(f"{option}={value}")  # with "=": a path may start with "-"
         return shlex.join([*words, "--resume"] if resume else words)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _is_text(value: str) -> bool:
+    """Whether our files can hold it; a path may have bytes that are no text."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:

@@ -5,17 +5,38 @@
     trials/NAME/result.json        a finished trial; written after its model.safetensors
     trials/NAME/checkpoint.safetensors   a trial that is not finished yet
     logs/NAME/                     TensorBoard
+    .lock                          held by the process that works here; empty, may stay
 
-Every file is written whole or not at all, so a run may be killed at any moment.
+Every file is written whole or not at all, so a run may be killed at any moment. A file that is
+missing or damaged is made again; a folder that holds files of something else is refused.
+
+config.json, an object with
+    schema     "beltrami.run/1"
+    recipe     the recipe's name
+    beltrami   the version that ran
+    command    the command line that repeats the run
+    settings   the options that say what is computed, by name
+    data       name, sizes and digest of the data
+
+result.json, an object with
+    trial        model, group, seed, settings and choice: all that the result depends on
+    metrics      a number a metric, null where it is infinite; without those not measured
+    parameters   how many numbers were trained
+    seconds      of training, also of processes that were interrupted
+    diverged     null, or why there are no metrics
+    curves       lists of numbers that the page draws
+    history      logged values of the training, each with its step
+
+The `runner` says what metrics.json holds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +47,11 @@ from safetensors.torch import load, save
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.outcome import TrialResult
 from beltrami.recipes.recipe import Trial
+from beltrami.recipes.session import LOG_FILES
 
 SCHEMA = "beltrami.run/1"
-OURS = ("config.json", "metrics.json", "report.html", "trials", "logs")
+CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
+RESULT, MODEL, CHECKPOINT = "result.json", "model.safetensors", "checkpoint.safetensors"
 
 
 class RunFolder:
@@ -40,30 +63,55 @@ class RunFolder:
     @property
     def config(self) -> Path:
         """What was asked for."""
-        return self.path / "config.json"
+        return self.path / CONFIG
 
     @property
     def metrics(self) -> Path:
         """What was found."""
-        return self.path / "metrics.json"
+        return self.path / METRICS
 
     @property
     def report(self) -> Path:
         """The page for people."""
-        return self.path / "report.html"
+        return self.path / REPORT
+
+    def asked_for(self) -> dict[str, Any] | None:
+        """config.json of the run that was started here; None where there is none of ours."""
+        return read_document(self.config)
 
     def holds_a_run(self) -> bool:
-        """Whether a run was started here."""
-        return self.config.exists()
+        """Whether a run was started here; files of something else are a `ValueError`."""
+        if self.asked_for() is not None:
+            return True
+        for path in (self.config, self.metrics, self.report):
+            if path.exists() or path.is_symlink():
+                raise ValueError(
+                    f"{path} is not of a run, or damaged; give another --out, or move it away"
+                )
+        return False
 
     def clear(self) -> None:
-        """Delete what a run left here, and nothing else."""
-        for name in OURS:
-            path = self.path / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        """Delete what a run left here, and nothing else; config.json last, as it says whose."""
+        self.sweep()
+        for trial in self.path.glob("trials/*/"):
+            _delete(trial / name for name in (RESULT, MODEL, CHECKPOINT))
+        _delete(self.path.glob(f"logs/*/{LOG_FILES}"))
+        for kind in ("trials", "logs"):
+            for folder in (*self.path.glob(f"{kind}/*/"), self.path / kind):
+                with contextlib.suppress(OSError):  # holds a file that is not ours, or is not there
+                    folder.rmdir()
+        _delete((self.metrics, self.report, self.config))
+
+    def sweep(self) -> None:
+        """Delete what a killed process left: half-written files, checkpoints of finished trials."""
+        for name in (CONFIG, METRICS, REPORT):
+            _delete(self.path.glob(f".{name}.*.tmp"))
+        for name in (RESULT, MODEL, CHECKPOINT):
+            _delete(self.path.glob(f"trials/*/.{name}.*.tmp"))
+        for result in self.path.glob(f"trials/*/{RESULT}"):
+            with contextlib.suppress(OSError, ValueError):  # damaged: will be done again
+                _read_result(result)
+                _delete([result.parent / CHECKPOINT])
 
     def check_writable(self) -> None:
         """Make the folder and try to write there, so that it fails now and not in an hour."""
@@ -95,17 +143,19 @@ class RunFolder:
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise ValueError(
                     f"another process is working in {self.path}; wait for it, or give another --out"
                 ) from error
+            except OSError:  # a file system without locks
+                pass
             yield
         finally:
             os.close(handle)
 
     def checkpoint(self, trial: Trial) -> Path:
         """Where an unfinished trial keeps its state."""
-        return self._trial(trial) / "checkpoint.safetensors"
+        return self._trial(trial) / CHECKPOINT
 
     def logs(self, trial: Trial) -> Path:
         """Where a trial's TensorBoard logs go."""
@@ -115,8 +165,9 @@ class RunFolder:
         """Write a finished trial; result.json last, as the mark that it is complete."""
         folder = self._trial(result.trial)
         folder.mkdir(parents=True, exist_ok=True)
-        state = {key: tensor.detach().cpu().contiguous() for key, tensor in result.state.items()}
-        write_atomically(folder / "model.safetensors", save(state))
+        # Copies: two names may share memory (tied weights), which the format does not hold.
+        state = {key: tensor.detach().cpu().clone() for key, tensor in result.state.items()}
+        write_atomically(folder / MODEL, save({k: t.contiguous() for k, t in state.items()}))
         record = {
             "trial": result.trial.record(),
             "metrics": dict(result.metrics),
@@ -126,41 +177,87 @@ class RunFolder:
             "curves": {key: list(values) for key, values in result.curves.items()},
             "history": [dict(entry) for entry in result.history],
         }
-        write_atomically(folder / "result.json", to_json(record))
+        write_atomically(folder / RESULT, to_json(record))
         self.checkpoint(result.trial).unlink(missing_ok=True)
 
     def load(self, trial: Trial) -> TrialResult | None:
         """A finished trial, or None; one made under other settings is a `ValueError`."""
+        self.check_settings(trial)
         folder = self._trial(trial)
         try:
-            record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            state = load((folder / "model.safetensors").read_bytes())
-            found = record["trial"]
-            result = TrialResult(
-                trial,
-                record["metrics"],
-                record["curves"],
-                record["history"],
-                record["parameters"],
-                record["seconds"],
-                state,
-                record["diverged"],
-            )
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            record = _read_result(folder / RESULT)
+            state = load((folder / MODEL).read_bytes())
+        except (OSError, ValueError, SafetensorError):
             return None  # missing or damaged: the trial is simply done again
+        return TrialResult(
+            trial,
+            record["metrics"],
+            record["curves"],
+            record["history"],
+            record["parameters"],
+            record["seconds"],
+            state,
+            record["diverged"],
+        )
+
+    def check_settings(self, trial: Trial) -> None:
+        """Raise a `ValueError` where this trial was made under other settings, naming one."""
+        try:
+            found = _read_result(self._trial(trial) / RESULT)["trial"]
+        except (OSError, ValueError):
+            return  # missing or damaged
         if difference := _first_difference(found, trial.record()):
             raise ValueError(
                 f"{self.path} holds a trial {trial.name} with other settings ({difference}); "
                 "give another --out, or --fresh to start over"
             )
-        return result
 
     def finished(self) -> int:
         """How many complete trials the folder holds."""
-        return len(list(self.path.glob("trials/*/result.json")))
+        return len(list(self.path.glob(f"trials/*/{RESULT}")))
 
     def _trial(self, trial: Trial) -> Path:
         return self.path / "trials" / trial.name
+
+
+def read_document(path: Path) -> dict[str, Any] | None:
+    """config.json or metrics.json of a run; None where the file is missing, damaged or foreign."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    """result.json; a `ValueError` where it is not as we wrote it."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{path} is no result") from error
+    kinds: dict[str, Any] = {
+        "trial": dict,
+        "metrics": dict,
+        "curves": dict,
+        "history": list,
+        "parameters": int,
+        "seconds": int | float,
+        "diverged": str | None,
+    }
+    whole = isinstance(record, dict) and all(
+        name in record and isinstance(record[name], kind) for name, kind in kinds.items()
+    )
+    if not whole or not all(
+        value is None or isinstance(value, int | float) for value in record["metrics"].values()
+    ):
+        raise ValueError(f"{path} is no result")
+    found: dict[str, Any] = record
+    return found
+
+
+def _delete(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -168,7 +265,7 @@ def _first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
     for key in [*now, *(key for key in then if key not in now)]:
         old, new = then.get(key), now.get(key)
         if old != new and isinstance(old, dict) and isinstance(new, dict):
-            return _first_difference(old, new)
+            return _first_difference(old, new)  # not None: they differ
         if old != new:
             return f"{key} was {old!r}, now {new!r}"
     return None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from beltrami.recipes.folder import SCHEMA, RunFolder
+from beltrami.recipes.folder import CONFIG, RunFolder, read_document
 from beltrami.recipes.intervals import Interval, mean_interval, t975
 
 
@@ -25,7 +26,7 @@ class PastRun:
     Args:
         path: its folder.
         config: config.json.
-        metrics: metrics.json; None while it is not finished.
+        metrics: metrics.json; None before the run was finished once.
         finished_trials: how many trials are complete.
     """
 
@@ -44,9 +45,16 @@ class PastRun:
         """The data's name."""
         return str(self.config["data"]["name"])
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that was asked for is done; not so while more seeds are added."""
+        return self.metrics is not None and all(
+            self.metrics[key] == self.config[key] for key in ("settings", "data")
+        )
+
     def key_metric(self) -> Mapping[str, Any] | None:
         """The recipe's first metric: key, title, which way is better, digits."""
-        if self.metrics is None:
+        if self.metrics is None or not self.metrics["metrics"]:
             return None
         first: Mapping[str, Any] = self.metrics["metrics"][0]
         return first
@@ -54,11 +62,15 @@ class PastRun:
 
 def read_run(path: Path) -> PastRun:
     """The run in a folder; a `RunError` says what is wrong with it."""
+    if not path.is_dir():
+        raise RunError(f"{path} is no folder; `beltrami runs` lists the runs there are")
     folder = RunFolder(path)
-    config = _document(folder.config)
-    if config is None:
+    config = folder.asked_for()
+    if config is None or not _fits(config, CONFIG_SHAPE):
         raise RunError(f"{path} holds no run: there is no config.json of ours in it")
-    return PastRun(path, config, _document(folder.metrics), folder.finished())
+    metrics = read_document(folder.metrics)
+    whole = metrics is not None and _fits(metrics, METRICS_SHAPE)
+    return PastRun(path, config, metrics if whole else None, folder.finished())
 
 
 def find_runs(root: Path) -> list[PastRun]:
@@ -66,22 +78,42 @@ def find_runs(root: Path) -> list[PastRun]:
     if not root.is_dir():
         raise RunError(f"{root} is no folder; give the one that holds your runs")
     found = []
-    for config in sorted(root.rglob("config.json")):
-        if config.parent.parent.name == "trials" or config.is_symlink():
+    for place, folders, files in os.walk(root):
+        if CONFIG not in files:
             continue
         try:
-            found.append(read_run(config.parent))
+            found.append(read_run(Path(place)))
         except RunError:
             continue
-    return found
+        folders[:] = [name for name in folders if name not in ("trials", "logs")]
+    return sorted(found, key=lambda run: run.path)
 
 
-def _document(path: Path) -> dict[str, Any] | None:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+# What the code below relies on; a file of another shape was damaged or written by hand. A list
+# stands for any number of such items, a dict with "*" for any keys.
+_NUMBER = (int, float)
+_INTERVAL = {"mean": (*_NUMBER, NoneType), "half_width": (*_NUMBER, NoneType)}
+CONFIG_SHAPE = {"recipe": str, "command": str, "settings": dict, "data": {"name": str}}
+METRICS_SHAPE = {
+    **CONFIG_SHAPE,
+    "metrics": [{"key": str, "title": str, "better": (str, NoneType), "digits": int}],
+    "summary": [{"group": str, "model": str, "metrics": {"*": {"value": _INTERVAL}}}],
+    "trials": [
+        {"group": str, "model": str, "seed": int, "metrics": {"*": (*_NUMBER, NoneType)}},
+    ],
+}
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if not isinstance(shape, dict):
+        return isinstance(value, shape)
+    if not isinstance(value, dict):
+        return False
+    if "*" in shape:
+        return all(_fits(item, shape["*"]) for item in value.values())
+    return all(key in value and _fits(value[key], inner) for key, inner in shape.items())
 
 
 @dataclass(frozen=True)
@@ -89,7 +121,7 @@ class SideBySide:
     """One metric of one contestant in two runs.
 
     The difference is the second run's minus the first's: paired where both have the same seeds,
-    by Welch's interval elsewhere; None where it has no meaning.
+    by Welch's interval elsewhere; None where a value is infinite.
     """
 
     group: str
@@ -104,7 +136,15 @@ class SideBySide:
 
 
 def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
-    """The metrics of all contestants that two finished runs share."""
+    """The metrics of all contestants that two finished runs share.
+
+    Of a run to which seeds are being added, the metrics before are taken.
+    """
+    if first.recipe != second.recipe:
+        raise RunError(
+            f"{first.path} is a run of the recipe {first.recipe} and {second.path} one of "
+            f"{second.recipe}; compare runs of one recipe"
+        )
     for run in (first, second):
         if run.metrics is None:
             raise RunError(
@@ -113,8 +153,8 @@ def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
     rows = list(_shared(first.metrics or {}, second.metrics or {}))
     if not rows:
         raise RunError(
-            f"{first.path} ({first.recipe}) and {second.path} ({second.recipe}) share no model "
-            "and metric; compare runs of one recipe"
+            f"{first.path} and {second.path} share no model and metric; compare runs with the "
+            "same models and dimensions"
         )
     return rows
 

@@ -63,7 +63,7 @@ def _in(standing: Standing) -> str:
 
 def _choice(standing: Standing) -> str:
     shown = (
-        f"{key.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        f"{key.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
         for key, value in standing.choice.items()
     )
     return ", ".join(shown)
@@ -81,7 +81,9 @@ def _parameters(outcome: Outcome, names: Mapping[str, str]) -> list[str]:
         counts = {model_name(s, names): s.results[0].parameters for s in standings}
         trained = {name: count for name, count in counts.items() if count}
         where = f" ({group})" if group else ""
-        if len(set(trained.values())) == 1:
+        if not trained:
+            found.append(f"none trained{where}")
+        elif len(set(trained.values())) == 1:
             found.append(f"{next(iter(trained.values())):,} each{where}")
         else:
             found.append(", ".join(f"{n} {count:,}" for n, count in trained.items()) + where)

@@ -12,6 +12,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
+class ProcessLostError(RuntimeError):
+    """Another process of this run has ended, or cannot be reached any more."""
+
+
 @dataclass(frozen=True)
 class Processes:
     """Who we are among the processes of a run.
@@ -40,15 +44,19 @@ class Processes:
         if self.count == 1:
             return
         for parameter in parameters:
+            if not parameter.requires_grad:
+                continue
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
+            with _talking():
+                dist.all_reduce(parameter.grad)
 
     def sum(self, value: Tensor) -> Tensor:
         """The sum of a tensor over all processes."""
         if self.count > 1:
             value = value.clone()
-            dist.all_reduce(value)
+            with _talking():
+                dist.all_reduce(value)
         return value
 
     def agree(self, number: int) -> int:
@@ -56,8 +64,26 @@ class Processes:
         if self.count == 1:
             return number
         shared = torch.tensor([number], dtype=torch.int64, device=self.device)
-        dist.broadcast(shared, src=0)
-        return int(shared.item())
+        with _talking():
+            dist.broadcast(shared, src=0)
+            return int(shared.item())
+
+    def any(self, mine: bool) -> bool:
+        """Whether it holds in any of the processes, in all of them."""
+        if self.count == 1:
+            return mine
+        return bool(self.sum(torch.tensor([int(mine)], device=self.device)).item())
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    """Name what torch says, in many words, when a partner has gone."""
+    try:
+        yield
+    except RuntimeError as error:  # gloo has no class of its own for it, nccl several
+        raise ProcessLostError(
+            "another process of this run ended or cannot be reached any more"
+        ) from error
 
 
 @contextmanager
@@ -78,7 +104,14 @@ def joined_processes(device: str) -> Iterator[Processes]:
         return
     place = torch.device(kind)
     if kind == "cuda":
-        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        number = int(os.environ.get("LOCAL_RANK", "0"))
+        if number >= torch.cuda.device_count():
+            raise ValueError(
+                f"torchrun started a process for GPU {number}, and this machine has "
+                f"{torch.cuda.device_count()}; give --nproc-per-node {torch.cuda.device_count()}, "
+                "or --device cpu"
+            )
+        place = torch.device("cuda", number)
         torch.cuda.set_device(place)
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
     try:

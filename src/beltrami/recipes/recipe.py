@@ -79,7 +79,7 @@ class Trial:
     @property
     def name(self) -> str:
         """Unique within a run, and fit for a file name."""
-        words = [self.model, self.group, *(f"{k}={_short(v)}" for k, v in self.choice.items())]
+        words = [self.model, self.group, *(f"{k}={v}" for k, v in self.choice.items())]
         text = "-".join(word for word in [*words, f"seed{self.seed}"] if word)
         return re.sub(r"[^A-Za-z0-9.=_-]+", "_", text)
 
@@ -98,7 +98,8 @@ class Evaluation:
     """What is measured of a trained model.
 
     Args:
-        metrics: a number each, by the keys of the recipe's metrics; None where it is infinite.
+        metrics: a number each, by the keys of the recipe's metrics. An infinite one is kept as
+            None; one that is not a number counts as not measured.
         curves: lists of numbers that the page draws.
     """
 
@@ -113,8 +114,8 @@ class Recipe(ABC, Generic[Config]):
     `ValueError` there, before any work is done.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
+    name: ClassVar[str]  # as in the config's `recipe`
+    title: ClassVar[str]  # of the page
     method: ClassVar[int] = 1  # raise it when results change, so that older ones are not reused
     metrics: ClassVar[tuple[Metric, ...]]
     names: ClassVar[Mapping[str, str]] = {}  # what to call the models, where not by their key
@@ -150,8 +151,8 @@ class Recipe(ABC, Generic[Config]):
 
     def metric(self, key: str) -> Metric:
         """The metric with this key."""
-        return next(metric for metric in self.metrics if metric.key == key)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        for metric in self.metrics:
+            if metric.key == key:
+                return metric
+        known = ", ".join(metric.key for metric in self.metrics)
+        raise LookupError(f"recipe {self.name} has no metric {key!r}, only {known}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.config import RunConfig
+from beltrami.recipes.graph.config import GraphRunConfig
 from beltrami.recipes.hierarchy.config import HierarchyConfig
+from beltrami.recipes.knowledge_graph.config import KnowledgeGraphRunConfig
+from beltrami.recipes.levels.config import LevelsConfig
 
 if TYPE_CHECKING:
     from beltrami.recipes.recipe import Recipe
@@ -14,6 +18,10 @@ if TYPE_CHECKING:
 # Configs are light; the classes behind them load torch and all that they need.
 RECIPES: dict[type[RunConfig], str] = {
     HierarchyConfig: "beltrami.recipes.hierarchy.recipe:HierarchyRecipe",
+    GraphRunConfig: "beltrami.recipes.graph.recipe:GraphRecipe",
+    LevelsConfig: "beltrami.recipes.levels.recipe:LevelsRecipe",
+    ConesConfig: "beltrami.recipes.cones.recipe:ConesRecipe",
+    KnowledgeGraphRunConfig: "beltrami.recipes.knowledge_graph.recipe:KnowledgeGraphRecipe",
 }
 
 

@@ -1,7 +1,25 @@
-"""Run a recipe: every contestant over all seeds, resumably, then the summary and the page."""
+"""Run a recipe: every contestant over all seeds, resumably, then the summary and the page.
+
+metrics.json is written at the end, an object with what config.json has (see `folder`), and
+    environment   python and torch versions, device, number of processes, threads
+    started, finished   UTC, of the process that ended the run
+    metrics       a list: key, title, better ("higher", "lower" or null) and digits to show
+    summary       a list, one entry a contestant:
+        group, model, twin   the contestant, and the model that is its control or null
+        choice        what was chosen on the first seed, such as a learning rate
+        metrics       by key: value and difference, each {mean, half_width} of a 95% t-interval,
+                      and verdict ("better", "worse", "no difference" or "")
+    trials        a list, one entry a contestant and seed: group, model, seed, choice, parameters,
+                  seconds, and metrics by key
+
+A mean or metric that is infinite is null; a half width is null for one seed; a difference is the
+contestant's minus its twin's, paired by seed, and null for a control. A metric that was not
+measured is left out.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -15,7 +33,7 @@ from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import SCHEMA, RunFolder
 from beltrami.recipes.observer import Observer, Silence
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
-from beltrami.recipes.processes import Processes, joined_processes
+from beltrami.recipes.processes import Processes, ProcessLostError, joined_processes
 from beltrami.recipes.recipe import Contestant, Recipe, Trial
 from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
 from beltrami.report.page import render
@@ -29,11 +47,17 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
     with joined_processes(recipe.config.device) as processes:
         folder = RunFolder(recipe.config.folder)
         if not processes.is_first:
-            processes.agree(0)  # wait until the folder is ready
+            if processes.agree(0):  # wait until the folder is ready
+                raise ProcessLostError("process 0 did not start, and says why")
             return _Runner(recipe, folder, Silence(), processes).run()
-        folder.check_writable()
-        with folder.locked():
-            _prepare(recipe, folder)
+        with contextlib.ExitStack() as held:
+            try:
+                folder.check_writable()
+                held.enter_context(folder.locked())
+                _prepare(recipe, folder)
+            except BaseException:
+                processes.agree(1)  # let the others go
+                raise
             processes.agree(0)
             return _Runner(recipe, folder, observer or Silence(), processes).run()
 
@@ -49,8 +73,40 @@ def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
                 f"{folder.path} holds a run already; give --resume to go on with it, --fresh to "
                 "delete it and start over, or another --out"
             )
+    _check_unmixed(recipe, folder)
+    folder.sweep()
     document = {"schema": SCHEMA, **_what(recipe)}
     write_atomically(folder.config, to_json(document))
+
+
+def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
+    """Refuse what would mix two experiments, before anything is changed or computed."""
+    before = (folder.asked_for() or {}).get("recipe", recipe.name)
+    if before != recipe.name:
+        raise ValueError(
+            f"{folder.path} holds a run of the recipe {before}, not {recipe.name}; give another "
+            "--out, or --fresh to start over"
+        )
+    seen: dict[str, Trial] = {}
+    for contestant in recipe.contestants():
+        for choice in contestant.choices:
+            for seed in range(recipe.config.seeds):
+                trial = _trial_of(recipe, contestant, choice, seed)
+                if seen.setdefault(trial.name, trial) != trial:
+                    raise RuntimeError(f"recipe {recipe.name} has two trials {trial.name}")
+                folder.check_settings(trial)
+
+
+def _trial_of(
+    recipe: Recipe[Any], contestant: Contestant, choice: Mapping[str, Any], seed: int
+) -> Trial:
+    settings = {
+        "recipe": recipe.name,
+        "method": recipe.method,
+        "data": recipe.data_facts()["digest"],
+        **contestant.settings,
+    }
+    return Trial(contestant.model, contestant.group, seed, settings, dict(choice))
 
 
 def _what(recipe: Recipe[Any]) -> dict[str, Any]:
@@ -103,17 +159,19 @@ class _Runner:
             self._trial(contestant, choice, 0, may_diverge=len(contestant.choices) > 1)
             for choice in contestant.choices
         ]
+        trained = [result for result in results if not result.diverged]
+        if not trained:
+            raise TrainingDivergedError(results[0].diverged)
+        if len(trained) == 1:
+            return trained[0]
         metric = self.recipe.metric(self.recipe.chosen_by)
         sign = -1.0 if metric.better == "higher" else 1.0
 
         def badness(result: TrialResult) -> float:
             value = result.value(metric.key)
-            return math.inf if result.diverged or math.isnan(value) else sign * value
+            return sign * value if math.isfinite(value) else math.inf
 
-        best = min(results, key=badness)
-        if best.diverged:
-            raise TrainingDivergedError(best.diverged)
-        return best
+        return min(trained, key=badness)
 
     def _trial(
         self,
@@ -123,13 +181,7 @@ class _Runner:
         *,
         may_diverge: bool = False,
     ) -> TrialResult:
-        settings = {
-            "recipe": self.recipe.name,
-            "method": self.recipe.method,
-            "data": self.recipe.data_facts()["digest"],
-            **contestant.settings,
-        }
-        trial = Trial(contestant.model, contestant.group, seed, settings, dict(choice))
+        trial = _trial_of(self.recipe, contestant, choice, seed)
         result = self.folder.load(trial) if self.processes.is_first else None
         if self.processes.agree(int(result is not None)):
             # The others need only what the choice depends on, and that is on disk.
@@ -154,21 +206,26 @@ class _Runner:
             observer=self.observer,
             checkpoint_seconds=self.recipe.config.checkpoint_seconds,
         )
-        model = self.recipe.build(trial).to(session.device)
-        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        try:
-            self.recipe.train(model, trial, session)
-        except TrainingDivergedError as error:
-            if not may_diverge:
-                raise
-            return TrialResult(
-                trial, {}, {}, session.history, parameters, session.seconds, {}, str(error)
-            )
-        evaluation = self.recipe.evaluate(model, trial, session)
-        session.end(dict(evaluation.metrics))
+        # What draws from torch's own generators depends on the seed and not on what ran before.
+        with torch.random.fork_rng(_generators_of(session.device)), contextlib.closing(session):
+            torch.manual_seed(trial.seed)
+            model = self.recipe.build(trial).to(session.device)
+            parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+            try:
+                self.recipe.train(model, trial, session)
+            except TrainingDivergedError as error:
+                if not may_diverge:
+                    raise
+                seconds = round(session.seconds, 2)
+                return TrialResult(
+                    trial, {}, {}, session.history, parameters, seconds, {}, str(error)
+                )
+            evaluation = self.recipe.evaluate(model, trial, session)
+            metrics = _measured(evaluation.metrics)
+            session.end(metrics)
         return TrialResult(
             trial,
-            evaluation.metrics,
+            metrics,
             evaluation.curves,
             session.history,
             parameters,
@@ -219,6 +276,24 @@ class _Runner:
                 for result in standing.results
             ],
         }
+
+
+def _measured(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Metrics as JSON can hold them: None for infinity, and nothing for what is not a number."""
+    found: dict[str, float | None] = {}
+    for key, value in metrics.items():
+        if value is None or math.isinf(value):
+            found[key] = None
+        elif not math.isnan(value):
+            found[key] = float(value)
+    return found
+
+
+def _generators_of(device: torch.device) -> list[int]:
+    """The GPU whose generator a trial uses, as `fork_rng` wants it."""
+    if device.type != "cuda":
+        return []
+    return [torch.cuda.current_device() if device.index is None else device.index]
 
 
 def _standing_json(standing: Standing) -> dict[str, Any]:

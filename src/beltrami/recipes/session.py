@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOGGED = 200  # times that a training's values are logged, evenly spread
 SHOWN = 1000  # times that the observer hears of a step
+LOG_FILES = "events.out.tfevents.*"  # what TensorBoard calls its files
 
 
 class TrainingDivergedError(ValueError):
@@ -33,7 +34,9 @@ class Session:
     ...     session.step(step + 1, loss=loss)
 
     Everything that changes while training must be among the parts: then a training that was
-    killed continues from its last checkpoint and ends where it would have ended.
+    killed continues from its last checkpoint and ends where it would have ended. Torch's own
+    generators, from which dropout draws, are kept without being named; python's and numpy's are
+    not.
     """
 
     def __init__(
@@ -71,14 +74,18 @@ class Session:
 
     def begin(self, steps: int, **parts: Part) -> int:
         """Restore the parts from the last checkpoint and return how many steps are done."""
-        self._steps, self._parts = steps, parts
-        facts = load_checkpoint(self._checkpoint, parts)
+        self._steps, self._parts = steps, {**parts, **_global_generators(self.device)}
+        facts = load_checkpoint(self._checkpoint, self._parts, self._is_ours)
         done = 0
-        if facts is not None and facts["trial"] == self.trial.record():
+        if facts is not None:
             done, self._seconds = facts["step"], facts["seconds"]
             self.history = facts["history"]
+        if self.processes.any(done != self.processes.agree(done)):
+            raise OSError(f"the processes do not see the same {self._checkpoint}")
         if self.processes.is_first:
-            self._writer = tensorboard_writer(self._logs, purge_step=done)
+            self._writer = tensorboard_writer(self._logs)
+            for entry in self.history:
+                self._write_logs(entry)
         self._observer.training(self.trial, steps, done)
         self._mark = self._saved = time.perf_counter()
         return done
@@ -102,6 +109,7 @@ class Session:
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         facts = {
             "trial": self.trial.record(),
+            "steps": self._steps,
             "step": done,
             "seconds": self._seconds,
             "history": self.history,
@@ -114,32 +122,69 @@ class Session:
             for name, value in metrics.items():
                 if value is not None:
                     self._writer.add_scalar(f"final/{name}", value, self._steps)
+        self.close()
+
+    def close(self) -> None:
+        """Close the logs; also where the training came to no end."""
+        if self._writer is not None:
             self._writer.close()
+            self._writer = None
+
+    def _is_ours(self, facts: dict[str, Any]) -> bool:
+        """Whether a checkpoint is of this very trial, and not of one with other settings."""
+        of_this_trial: bool = facts["trial"] == self.trial.record()
+        return of_this_trial and facts["steps"] == self._steps
 
     def _log(self, step: int, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            if not math.isfinite(value):
-                raise TrainingDivergedError(
-                    f"{self.trial.name}: {name} is {value} at step {step} of {self._steps}; "
-                    "a smaller learning rate is the usual remedy"
-                )
-        self.history.append({"step": step, **values})
+        bad = next((f"{k} is {v}" for k, v in values.items() if not math.isfinite(v)), None)
+        # All processes stop together, or the others would wait for one that is gone.
+        if self.processes.any(bad is not None):
+            raise TrainingDivergedError(
+                f"{self.trial.name}: {bad or 'a value is not finite in another process'} at step "
+                f"{step} of {self._steps}; a smaller learning rate is the usual remedy"
+            )
+        entry = {"step": step, **values}
+        self.history.append(entry)
+        self._write_logs(entry)
+
+    def _write_logs(self, entry: dict[str, float]) -> None:
         if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(f"train/{name}", value, step)
+            for name, value in entry.items():
+                if name != "step":
+                    self._writer.add_scalar(f"train/{name}", value, entry["step"])
 
 
 def has_tensorboard() -> bool:
     """Whether TensorBoard logs can be written."""
-    from importlib.util import find_spec
-
-    return find_spec("tensorboard") is not None
+    return _summary_writer() is not None
 
 
-def tensorboard_writer(folder: Path, purge_step: int) -> Any:
-    """A writer of TensorBoard logs, or None where the package is not installed."""
-    if not has_tensorboard():
+def tensorboard_writer(folder: Path) -> Any:
+    """A writer of TensorBoard logs, or None where the package is not installed.
+
+    Logs of an interrupted training are deleted; the caller writes them again from its history. So
+    no step is there twice, whatever program reads them.
+    """
+    writer = _summary_writer()
+    if writer is None:
         return None
-    from torch.utils.tensorboard import SummaryWriter
+    for old in folder.glob(LOG_FILES):
+        old.unlink()
+    return writer(str(folder))
 
-    return SummaryWriter(str(folder), purge_step=purge_step or None)
+
+def _summary_writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # not there, or too old for this torch
+        return None
+    return SummaryWriter
+
+
+def _global_generators(device: torch.device) -> dict[str, Part]:
+    """Torch's own generators, under names that no recipe gives to a part."""
+    found: dict[str, Part] = {"torch cpu": torch.default_generator}
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        found["torch cuda"] = torch.cuda.default_generators[index]
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from beltrami.recipes.intervals import Interval
 from beltrami.recipes.outcome import Comparison, Outcome, Standing
+from beltrami.recipes.recipe import Metric
 from beltrami.report.page import Cell, Row, Table
 
 
@@ -37,7 +38,7 @@ def _table(group: str, standings: list[Standing], names: Mapping[str, str], spre
             twin = names.get(standing.contestant.twin, standing.contestant.twin)
             columns.append(f"{name} − {twin}")
     rows = []
-    for metric in [c.metric for c in standings[-1].comparisons]:
+    for metric in _metrics(standings):
         values: list[str | Cell] = []
         for standing in standings:
             found = {c.metric.key: c for c in standing.comparisons}.get(metric.key)
@@ -45,7 +46,18 @@ def _table(group: str, standings: list[Standing], names: Mapping[str, str], spre
             if standing.contestant.twin:
                 values.append("–" if found is None else difference_cell(found))
         rows.append(Row(metric.title, metric.hint, tuple(values)))
-    return Table(f"{group}: {spread}.", tuple(columns), tuple(rows))
+    caption = f"{group}: {spread}." if group else f"{spread[0].upper()}{spread[1:]}."
+    return Table(caption, tuple(columns), tuple(rows))
+
+
+def _metrics(standings: list[Standing]) -> list[Metric]:
+    """What any of them was measured by; a construction without training has no loss, say."""
+    longest = max((standing.comparisons for standing in standings), key=len)
+    found = {c.metric.key: c.metric for c in longest}
+    for standing in standings:
+        for comparison in standing.comparisons:
+            found.setdefault(comparison.metric.key, comparison.metric)
+    return list(found.values())
 
 
 def show(interval: Interval, digits: int) -> str:

@@ -6,7 +6,13 @@
 """
 
 from beltrami.models.hierarchy.closure_split import ClosureSplit, corrupt_pairs, split_closure
-from beltrami.models.hierarchy.cones import ConeEmbedding, judge_cones, train_cones
+from beltrami.models.hierarchy.cones import (
+    ConeEmbedding,
+    cone_loss,
+    epoch_pairs,
+    judge_cones,
+    train_cones,
+)
 from beltrami.models.hierarchy.sarkar import PrecisionWarning, SarkarEmbedding, lost_edges, sarkar
 from beltrami.models.hierarchy.sarkar_bound import distortion_bound, edge_length_for
 from beltrami.models.hierarchy.spherical_code import least_angle, spherical_code
@@ -16,9 +22,11 @@ __all__ = [
     "ConeEmbedding",
     "PrecisionWarning",
     "SarkarEmbedding",
+    "cone_loss",
     "corrupt_pairs",
     "distortion_bound",
     "edge_length_for",
+    "epoch_pairs",
     "judge_cones",
     "least_angle",
     "lost_edges",

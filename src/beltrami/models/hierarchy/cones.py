@@ -7,6 +7,7 @@ A node's cone should hold its descendants (Ganea, Bécigneul and Hofmann 2018). 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from beltrami.losses.entailment import (
 )
 from beltrami.models.hierarchy.closure_split import CORRUPTIONS, ClosureSplit, corrupt_pairs
 from beltrami.nn import Layer
+
+_EPOCHS_APART = 1_000_003  # keeps the epochs of two seeds apart
 
 
 class ConeEmbedding(Layer):
@@ -88,6 +91,33 @@ class ConeEmbedding(Layer):
         return keep_outside(moved, self.manifold, self.min_radius)  # the origin has no ray
 
 
+def cone_loss(
+    embedding: ConeEmbedding, true: Tensor, false: Tensor, *, margin: float = MARGIN
+) -> Tensor:
+    """The sum of `losses.entailment_loss` over true pairs (b, 2) and their false ones (b, k, 2)."""
+    return entailment_loss(embedding.cone_energy(true), embedding.cone_energy(false), margin=margin)
+
+
+def epoch_pairs(
+    split: ClosureSplit, *, seed: int, epoch: int, corruptions: int = CORRUPTIONS
+) -> tuple[Tensor, Tensor]:
+    """The true pairs of a split in the order of an epoch, (p, 2), and fresh false ones, (p, k, 2).
+
+    A function of seed and epoch alone, so that a training can be taken up at any of them. False
+    pairs avoid the *shown* true ones only: to avoid the whole closure, as for the false pairs of
+    validation and test, would tell the model what it is asked for.
+
+    Args:
+        split: its `train` pairs are used and no others.
+        seed, epoch: of the order and the false pairs.
+        corruptions: false pairs for each true one and each of its two ends, k/2.
+    """
+    generator = torch.Generator().manual_seed(seed * _EPOCHS_APART + epoch)
+    true = split.train[torch.randperm(len(split.train), generator=generator)]
+    false = corrupt_pairs(true, split.train, split.nodes, count=corruptions, generator=generator)
+    return true, false
+
+
 def train_cones(
     embedding: ConeEmbedding,
     split: ClosureSplit,
@@ -100,10 +130,7 @@ def train_cones(
     seed: int = 0,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> None:
-    """Train on the true pairs of a split against fresh false ones in every epoch.
-
-    False pairs avoid the *shown* true ones only: to avoid the whole closure, as for the false pairs
-    of validation and test, would tell the model what it is asked for.
+    """Train on the true pairs of a split against fresh false ones in every epoch (`epoch_pairs`).
 
     Args:
         embedding: what to train, in place.
@@ -118,47 +145,49 @@ def train_cones(
     """
     check_integer("epochs", epochs)
     check_integer("batch_size", batch_size)
-    if split.nodes != len(embedding.weight):
-        raise ValueError(
-            f"the split is of {split.nodes} nodes, the embedding has {len(embedding.weight)} points"
-        )
-    generator = torch.Generator().manual_seed(seed)
+    check_split(embedding, split)
     device = embedding.weight.device
-    for epoch in range(1, epochs + 1):
-        order = torch.randperm(len(split.train), generator=generator)
-        true = split.train[order]
-        false = corrupt_pairs(
-            true, split.train, split.nodes, count=corruptions, generator=generator
-        ).to(device)
-        true = true.to(device)
+    for epoch in range(epochs):
+        true, false = (
+            pairs.to(device)
+            for pairs in epoch_pairs(split, seed=seed, epoch=epoch, corruptions=corruptions)
+        )
         total = torch.zeros((), device=device)
         for start in range(0, len(true), batch_size):
             part = slice(start, start + batch_size)
             optimizer.zero_grad()
-            loss = entailment_loss(
-                embedding.cone_energy(true[part]),
-                embedding.cone_energy(false[part]),
-                margin=margin,
-            )
+            loss = cone_loss(embedding, true[part], false[part], margin=margin)
             (loss / len(true[part])).backward()
             optimizer.step()
             embedding.keep_outside()
             total += loss.detach()
-        on_epoch(epoch, total.item() / len(true))
+        on_epoch(epoch + 1, total.item() / len(true))
+
+
+def check_split(embedding: ConeEmbedding, split: ClosureSplit) -> None:
+    """Raise a `ValueError` where a split is not of the embedding's nodes."""
+    if split.nodes != len(embedding.weight):
+        raise ValueError(
+            f"the split is of {split.nodes} nodes, the embedding has {len(embedding.weight)} points"
+        )
 
 
 @torch.no_grad()
-def judge_cones(embedding: ConeEmbedding, split: ClosureSplit) -> EdgeScores:
-    """How well energies tell the true test pairs from the false ones: F1 and its relatives.
+def judge_cones(
+    embedding: ConeEmbedding, split: ClosureSplit, part: Literal["test", "valid"] = "test"
+) -> EdgeScores:
+    """How well energies tell true pairs of a part from false ones: F1 and its relatives.
 
     A pair is called true if its energy is at most a threshold, the one of best F1 on the validation
-    pairs.
+    pairs; those of "valid" itself are for choosing between models.
     """
 
     def scores(true: Tensor, false: Tensor) -> tuple[Tensor, Tensor]:
         pairs = torch.cat([true, false]).to(embedding.weight.device)
         return -embedding.cone_energy(pairs), torch.arange(len(pairs)) < len(true)
 
-    return classify_edges(
-        *scores(split.valid, split.valid_false), *scores(split.test, split.test_false)
-    )
+    if part not in ("test", "valid"):
+        raise ValueError(f'part must be "test" or "valid", got {part!r}')
+    validation = scores(split.valid, split.valid_false)
+    asked = validation if part == "valid" else scores(split.test, split.test_false)
+    return classify_edges(*validation, *asked)

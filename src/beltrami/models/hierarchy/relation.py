@@ -17,6 +17,11 @@ class Relation:
     def __init__(self, pairs: Tensor, count: int) -> None:
         if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
             raise ValueError(f"pairs must be of shape (p, 2), p > 0, got {tuple(pairs.shape)}")
+        least, most = int(pairs.min()), int(pairs.max())
+        if least < 0 or most >= count:
+            raise ValueError(
+                f"pairs must be of nodes 0 to {count - 1}, got {least if least < 0 else most}"
+            )
         order = torch.argsort(pairs[:, 0], stable=True)
         self.pairs = pairs[order]
         self.count = count

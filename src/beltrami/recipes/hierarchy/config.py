@@ -41,7 +41,8 @@ class HierarchyConfig(RunConfig):
 
     models: tuple[Geometry, ...] = ("lorentz", "poincare", "product", "euclidean")
     """Which geometries; the Euclidean twin always takes part. product: two hyperbolic factors of
-    half the dimensions. sarkar: the tree placed by Sarkar's construction, without training."""
+    half the dimensions (one dimension alone is flat, so give it 4 or more). sarkar: the tree placed
+    by Sarkar's construction, without training."""
 
     dims: tuple[int, ...] = (5,)
     """Dimensions; with several, the page shows how the geometries grow."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,9 +18,10 @@ from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Produc
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
-from beltrami.recipes.hierarchy.training import train_table
+from beltrami.recipes.hierarchy.training import SMALL, train_table
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.session import Session
+from beltrami.recipes.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome
@@ -114,14 +117,16 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             session.begin(0)
             return
         assert isinstance(model, PointTable)
-        train_table(
-            model,
-            self.relation,
-            self.config,
-            learning_rate=trial["learning_rate"],
-            seed=trial.seed,
-            session=session,
-        )
+        small = self.config.batch * self.config.pool <= SMALL
+        with one_thread() if small else nullcontext():
+            train_table(
+                model,
+                self.relation,
+                self.config,
+                learning_rate=trial["learning_rate"],
+                seed=trial.seed,
+                session=session,
+            )
 
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Reconstruction of the closure, distortion of hops, depth against radius."""
@@ -153,7 +158,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         if history:
             metrics["loss"] = history[-1]["loss"]
         return Evaluation(
-            {key: value if math.isfinite(value) else None for key, value in metrics.items()},
+            {key: None if math.isinf(value) else value for key, value in metrics.items()},
             _rank_curve(found.ranks),
         )
 
@@ -176,13 +181,17 @@ class PlacedTree(nn.Module):
 
     def __init__(self, hierarchy: Hierarchy, dim: int) -> None:
         super().__init__()
-        from beltrami.models.hierarchy.sarkar import sarkar
+        from beltrami.models.hierarchy.sarkar import PrecisionWarning, sarkar
 
         tree = hierarchy.spanning_tree()
         self._embedding = sarkar(tree, max_distortion=SARKAR_DISTORTION, dim=dim)
         number = {label: i for i, label in enumerate(tree.labels)}
         self._node = torch.tensor([number[label] for label in hierarchy.labels])
-        self.register_buffer("tangent", self._embedding.tangent(torch.float64)[self._node])
+        with warnings.catch_warnings():
+            # Pictures show less than float64 holds, and nothing else is made from these.
+            warnings.simplefilter("ignore", PrecisionWarning)
+            tangent = self._embedding.tangent(torch.float64)
+        self.register_buffer("tangent", tangent[self._node])
 
     @property
     def radius(self) -> Tensor:

@@ -65,8 +65,9 @@ def hierarchy_page(recipe: HierarchyRecipe, outcome: Outcome) -> Page:
 
 
 def _leaders(outcome: Outcome) -> tuple[Standing, Standing]:
-    """The trained curved contestant with the highest MAP, and its twin."""
+    """The curved contestant with the highest MAP, a trained one where there is one; its twin."""
     curved = [s for s in outcome.standings if s.contestant.twin]
+    curved = [s for s in curved if s.contestant.model != "sarkar"] or curved
     twins = {s.contestant.group: s for s in outcome.standings if s.contestant.model == TWIN}
     if not curved:
         only = outcome.standings[0]
@@ -79,9 +80,11 @@ def _lead(hierarchy: Hierarchy, curved: Standing, twin: Standing) -> str:
     size = f"{len(hierarchy):,} nodes in {curved.contestant.group}."
     if curved is twin:
         return f"{size} Only the Euclidean twin was trained."
+    sarkar = curved.contestant.model == "sarkar"
+    place = _name(curved) if sarkar else f"the {_name(curved)} geometry"
     return (
         f"{size} Looking for a node's ancestors among its nearest points has an average precision "
-        f"of {curved.comparison('map').value.mean:.1%} in the {_name(curved)} geometry and of "
+        f"of {curved.comparison('map').value.mean:.1%} in {place} and of "
         f"{twin.comparison('map').value.mean:.1%} in its Euclidean twin."
     )
 
@@ -135,7 +138,8 @@ def _disk(
     v = torch.stack([tangent[row] if row >= 0 else torch.zeros_like(tangent[0]) for row in rows])
     parents = [-1 if tree.parent[n] < 0 else place[tree.parent[n]] for n in nodes]
     labels = [tree.labels[n] for n in nodes]
-    shown = "all" if len(nodes) == len(tree) else f"the {len(nodes):,} with the most below them"
+    whole = len(nodes) == len(tree)
+    shown = "all nodes" if whole else f"the {len(nodes):,} nodes with the most below them"
     how = (
         "Radius and angle are those of the embedding."
         if v.shape[-1] == 2
@@ -151,7 +155,7 @@ def _disk(
         colour="depth",
     )
     caption = (
-        f"{_name(standing)}, {standing.contestant.group}, first seed; {shown} nodes. {how} "
+        f"{_name(standing)}, {standing.contestant.group}, first seed; {shown}. {how} "
         "Colour is depth."
     )
     return Figure("In the Poincaré disk", svg, caption, wide=True)

@@ -17,6 +17,7 @@ from beltrami.recipes.session import Session
 
 BURN_IN_SHARE = 0.01  # of the learning rate
 LAST_SHARE = 0.01  # of the learning rate: it falls linearly to this
+SMALL = 1 << 20  # pairs a step up to which a second thread only costs
 
 
 def train_table(

@@ -1,0 +1,1 @@
+"""Entailment cones for a hierarchy, curved and flat: `beltrami run cones`."""

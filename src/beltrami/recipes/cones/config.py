@@ -1,0 +1,99 @@
+"""What the cones recipe can be told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from beltrami.recipes.config import RunConfig
+
+Geometry = Literal["lorentz", "poincare"]
+TWIN = "euclidean"
+NAMES = {"lorentz": "Lorentz", "poincare": "Poincaré ball", "euclidean": "Euclidean"}
+MOST_SHOWN = 0.9  # of the implied pairs; the rest is for validation and test
+
+
+@dataclass(frozen=True)
+class ConesConfig(RunConfig):
+    """Learn which node is above which by entailment cones, in hyperbolic and in flat space.
+
+    A node's cone should hold its descendants (Ganea, Bécigneul and Hofmann, 2018). Direct edges
+    are always shown, and a share of the pairs that they imply; the others are asked for. Prints F1
+    on held-out pairs for each share. The default takes about a minute on two cores.
+    """
+
+    recipe: ClassVar[str] = "cones"
+
+    data: str = "wordnet-mammals"
+    """The hierarchy: wordnet-mammals or carnivores (always there), any other name of `beltrami
+    data`, or the path of your own file: TSV, CSV or JSON with child and parent, OBO, Newick, or
+    WordNet's data.noun."""
+
+    root: str | None = None
+    """Take only this node and what is below it; its label."""
+
+    models: tuple[Geometry, ...] = ("lorentz",)
+    """Which hyperbolic geometries; the Euclidean twin always takes part. poincare is the same space
+    in other coordinates, and so are its cones: the numbers agree up to rounding."""
+
+    shares: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)
+    """Shares of the implied pairs that are shown in training, from 0 to 0.9."""
+
+    dim: int = 5
+    """Dimensions."""
+
+    epochs: int = 20
+    """Passes over the shown pairs; the best of them on validation pairs is kept."""
+
+    batch: int = 256
+    """Shown pairs a step, each with ten false ones."""
+
+    learning_rates: tuple[float, ...] = (0.003, 0.01, 0.03)
+    """Each geometry's first seed tries all of them; the highest validation F1 decides for the
+    others."""
+
+    min_radius: float = 0.1
+    """How wide cones are: K of the paper."""
+
+    margin: float = 0.01
+    """The angle by which a false pair has to miss its cone."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        super().check()
+        if not self.data:
+            raise ValueError("--data is empty; give a name or a path")
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if self.dim < 2:
+            raise ValueError(f"--dim must be at least 2, got {self.dim}")
+        for name in ("min_radius", "margin"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be a positive number, got {value:g}")
+        if not self.shares or not all(0 <= share <= MOST_SHOWN for share in self.shares):
+            raise ValueError(
+                f"--shares must lie in 0..{MOST_SHOWN:g}, what is left beside validation and "
+                f"test; got {' '.join(map(str, self.shares)) or 'none'}"
+            )
+        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
+            raise ValueError(
+                f"--learning-rates must be positive numbers, got {self.learning_rates}"
+            )
+        for option, values in (
+            ("models", self.models),
+            ("shares", self.shares),
+            ("learning-rates", self.learning_rates),
+        ):
+            if len(set(values)) < len(values):
+                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+
+    def data_name(self) -> str:
+        """The data's name, or its file's, and the root."""
+        known = Path(self.data).suffix == "" and "/" not in self.data
+        text = self.data if known else Path(self.data).stem
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", text + (f"-{self.root}" if self.root else ""))

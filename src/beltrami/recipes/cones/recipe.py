@@ -1,0 +1,168 @@
+"""The cones recipe: contestants, models, training and measures.
+
+Under torchrun the processes share each batch and add up their gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
+from beltrami.models.hierarchy.closure_split import ClosureSplit, split_closure
+from beltrami.models.hierarchy.cones import ConeEmbedding, cone_loss, epoch_pairs, judge_cones
+from beltrami.optim import RiemannianAdam
+from beltrami.recipes.best import Best, agreed
+from beltrami.recipes.cones.config import NAMES, TWIN, ConesConfig
+from beltrami.recipes.cones.layout import tree_layout
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.session import Session
+from beltrami.recipes.threads import one_thread
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page
+
+MANIFOLDS: dict[str, Manifold] = {
+    "lorentz": Lorentz(1.0),
+    "poincare": PoincareBall(1.0),
+    "euclidean": Euclidean(),
+}
+
+
+class ConesRecipe(Recipe[ConesConfig]):
+    """Entailment cones in hyperbolic and in flat space."""
+
+    name: ClassVar[str] = "cones"
+    title: ClassVar[str] = "Entailment cones"
+    names: ClassVar[dict[str, str]] = NAMES
+    chosen_by: ClassVar[str] = "validation_f1"
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("f1", "F1", "of held-out pairs; 1 is perfect", "higher"),
+        Metric("average_precision", "Average precision", "of held-out pairs", "higher"),
+        Metric("roc_auc", "ROC AUC", "of held-out pairs", "higher"),
+        Metric("precision", "Precision", "at the threshold of validation", "higher"),
+        Metric("recall", "Recall", "at the threshold of validation", "higher"),
+        Metric("validation_f1", "Validation F1", "the settings were chosen by it", "higher"),
+        Metric("loss", "Loss", "a shown pair, in the last step", None),
+    )
+
+    def __init__(self, config: ConesConfig) -> None:
+        super().__init__(config)
+        self.hierarchy: Hierarchy = load_hierarchy(config.data, root=config.root)
+        self.split(max(config.shares), 0)  # too small a hierarchy shows now
+
+    @lru_cache(maxsize=8)  # noqa: B019 - a recipe lives as long as its run
+    def split(self, share: float, seed: int) -> ClosureSplit:
+        """Which pairs are shown and asked for."""
+        return split_closure(self.hierarchy, share=share, seed=seed)
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "name": self.hierarchy.name,
+            "nodes": len(self.hierarchy),
+            "edges": len(self.hierarchy.edges),
+            "pairs": len(self.hierarchy.closure()),
+            "depth": int(self.hierarchy.depth.max()),
+            "digest": self.hierarchy.digest(),
+        }
+
+    def data_facts(self) -> dict[str, Any]:
+        """Name, sizes and digest."""
+        return self._facts
+
+    def contestants(self) -> Sequence[Contestant]:
+        """Each geometry at each share; the Euclidean twin is there in every group."""
+        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
+        names = ("dim", "epochs", "batch", "min_radius", "margin")
+        common = {name: getattr(self.config, name) for name in names}
+        return [
+            Contestant(
+                model,
+                f"{100 * share:g}% of the implied pairs shown",
+                {"share": share, **common},
+                None if model == TWIN else TWIN,
+                rates,
+            )
+            for share in self.config.shares
+            for model in (*self.config.models, TWIN)
+        ]
+
+    def build(self, trial: Trial) -> ConeEmbedding:
+        """The tree's layout, as points of the trial's space."""
+        manifold = MANIFOLDS[trial.model]
+        layout = tree_layout(self.hierarchy, trial["dim"], trial.seed)
+        return ConeEmbedding(
+            manifold.exp0(layout), manifold=manifold, min_radius=trial["min_radius"]
+        )
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Riemannian Adam on shown pairs against fresh false ones; the best epoch is kept."""
+        assert isinstance(model, ConeEmbedding)
+        with one_thread():
+            train_cones_in_session(
+                model, self.split(trial["share"], trial.seed), trial, session=session
+            )
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Held-out pairs, at the threshold that is best on validation pairs."""
+        assert isinstance(model, ConeEmbedding)
+        split = self.split(trial["share"], trial.seed)
+        found, valid = judge_cones(model, split), judge_cones(model, split, "valid")
+        metrics = {
+            "f1": found.f1,
+            "average_precision": found.average_precision,
+            "roc_auc": found.roc_auc,
+            "precision": found.precision,
+            "recall": found.recall,
+            "validation_f1": valid.f1,
+        }
+        return Evaluation(
+            {**agreed(session.processes, metrics), "loss": session.history[-1]["loss"]}
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.cones.report import cones_page
+
+        return cones_page(self, outcome)
+
+
+def train_cones_in_session(
+    embedding: ConeEmbedding, split: ClosureSplit, trial: Trial, *, session: Session
+) -> None:
+    """`train_cones` with checkpoints, validation after every epoch, and shared batches."""
+    processes, device, batch = session.processes, session.device, trial["batch"]
+    per_epoch = math.ceil(len(split.train) / batch)
+    steps = trial["epochs"] * per_epoch
+    optimizer = RiemannianAdam(embedding, lr=trial["learning_rate"])
+    best = Best(embedding)
+    done = session.begin(steps, model=embedding, optimizer=optimizer, best=best)
+    true, false = epoch_pairs(split, seed=trial.seed, epoch=done // per_epoch)
+    for step in range(done, steps):
+        epoch, place = divmod(step, per_epoch)
+        if place == 0 and step > done:
+            true, false = epoch_pairs(split, seed=trial.seed, epoch=epoch)
+        rows = torch.arange(place * batch, min((place + 1) * batch, len(true)))
+        ours = processes.share(rows)
+        optimizer.zero_grad()
+        loss = cone_loss(
+            embedding, true[ours].to(device), false[ours].to(device), margin=trial["margin"]
+        ) / len(rows)
+        loss.backward()
+        processes.sum_gradients(embedding.parameters())
+        optimizer.step()
+        embedding.keep_outside()
+        values = {"loss": processes.sum(loss.detach())}
+        if place == per_epoch - 1:
+            score = agreed(processes, {"f1": judge_cones(embedding, split, "valid").f1})["f1"]
+            best.see(score, step + 1)
+        session.step(step + 1, **values)
+    best.restore()

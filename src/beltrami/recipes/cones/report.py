@@ -1,0 +1,106 @@
+"""The cones recipe's page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beltrami.recipes.cones.config import NAMES
+from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.pages import model_name, run_facts, training_figure
+from beltrami.recipes.tables import standing_tables
+from beltrami.report.charts import Series, line_chart
+from beltrami.report.page import Figure, Page, Section
+
+if TYPE_CHECKING:
+    from beltrami.recipes.cones.recipe import ConesRecipe
+
+HOW_IT_IS_MEASURED = (
+    "The hierarchy's direct edges are always shown. Of the pairs that they imply, a twentieth each "
+    "is kept for validation and test, each with ten false pairs beside it, and a share of the rest "
+    "is shown as well: the protocol of Ganea, Bécigneul and Hofmann (2018). A pair is called true "
+    "if the descendant lies within an angle of the ancestor's cone; the angle is the one of best "
+    "F1 on the validation pairs. A node above all others is left out, as there.",
+    "All geometries have the same number of parameters and start from the same tangent vectors: "
+    "the tree of direct edges unfolded from the origin, radius by depth, with random turns. The "
+    "published runs start from embeddings trained by distances instead, so numbers compare "
+    "within this page only. Shown pairs, false pairs and their order are the same.",
+    "The learning rate was chosen on the first seed, and the epoch on every seed, by F1 on "
+    "validation pairs. Each seed has its own held-out pairs.",
+)
+
+
+def cones_page(recipe: ConesRecipe, outcome: Outcome) -> Page:
+    """The page of a finished run."""
+    data, config = recipe.data_facts(), recipe.config
+    return Page(
+        title=f"{data['name']}: entailment cones in curved and flat space",
+        lead=_lead(outcome),
+        figures=tuple(
+            _share_figure(outcome, key, title)
+            for key, title in (("f1", "F1"), ("average_precision", "Average precision"))
+        ),
+        table=None,
+        sections=(
+            Section("The comparison", (), (), standing_tables(outcome, NAMES)),
+            Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+            Section("How it is measured", HOW_IT_IS_MEASURED),
+        ),
+        facts=(
+            (
+                "Data",
+                f"{data['name']}: {data['nodes']:,} nodes, {data['edges']:,} edges, "
+                f"{data['pairs']:,} pairs of a node and an ancestor, depth {data['depth']}",
+            ),
+            (
+                "Training",
+                f"Riemannian Adam, {config.dim} dimensions, {config.epochs} epochs, "
+                f"{config.batch} pairs a step, float64",
+            ),
+            *run_facts(outcome, NAMES),
+        ),
+        command=outcome.command,
+        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+    )
+
+
+def _lead(outcome: Outcome) -> str:
+    group, standings = list(outcome.groups().items())[-1]
+    scores = (f"{model_name(s, NAMES)} {s.comparison('f1').value.format()}" for s in standings)
+    told = _verdicts(standings)
+    return f"With {group}, F1 on pairs that were not is: {', '.join(scores)}. {told}".strip()
+
+
+def _verdicts(standings: list[Standing]) -> str:
+    words = {
+        "better": "better than",
+        "worse": "worse than",
+        "no difference": "not told apart by the seeds from",
+    }
+    found = [(model_name(s, NAMES), s.comparison("f1").verdict) for s in standings]
+    told = [f"{name} is {words[v]} its Euclidean twin" for name, v in found if v]
+    return "; ".join(told) + "." if told else ""
+
+
+def _share_figure(outcome: Outcome, key: str, title: str) -> Figure:
+    lines: dict[str, list[tuple[float, float, float, float]]] = {}
+    for standing in outcome.standings:
+        value = standing.comparison(key).value
+        width = value.half_width or 0.0
+        share = 100 * float(standing.contestant.settings["share"])
+        lines.setdefault(model_name(standing, NAMES), []).append(
+            (share, value.mean, max(0.0, value.mean - width), min(1.0, value.mean + width))
+        )
+    series = [
+        Series(name, *([point[i] for point in sorted(points)] for i in range(4)))
+        for name, points in lines.items()
+    ]
+    svg = line_chart(
+        series,
+        title=f"{title} by share shown",
+        description=f"{title} on held-out pairs against the share of implied pairs shown.",
+        x_label="% of the implied pairs shown in training",
+        y_label=f"{title} on held-out pairs",
+    )
+    return Figure(
+        f"{title} by share shown", svg, "Bars are 95% intervals over seeds, cut off at 0 and 1."
+    )

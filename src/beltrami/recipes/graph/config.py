@@ -1,0 +1,114 @@
+"""What the graph recipe can be told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from beltrami.recipes.config import RunConfig
+
+Layer = Literal["htc", "hybonet", "hgcn", "attention"]
+TWIN = "euclidean"
+TREE = "tree"
+NAMES = {"lorentz": "Lorentz", "ball": "Poincaré ball", "euclidean": "Euclidean"}
+LAYER_NAMES = {
+    "htc": "HTC layers",
+    "hybonet": "HyboNet layers",
+    "hgcn": "HGCN layers",
+    "attention": "Attention layers",
+}
+
+
+@dataclass(frozen=True)
+class GraphRunConfig(RunConfig):
+    """Classify the nodes of a graph, or predict its links, in hyperbolic and in flat space.
+
+    A graph network of each kind of layer is trained beside its Euclidean twin with as many
+    parameters. The default, a generated tree of 1,365 nodes, takes about a minute on two cores.
+    """
+
+    recipe: ClassVar[str] = "graph"
+
+    data: str = TREE
+    """The graph: a folder with a file each of edges, features and labels, named like *edges.csv,
+    *features.npy or *feats.npz, and *labels.csv; or the file of edges alone, two columns of CSV
+    or TSV; or "tree", a generated tree down which an infection spreads."""
+
+    features: Path | None = None
+    """File of features, where --data is a file of edges: .npy, .npz (sparse), .csv or .tsv. Without
+    it, nodes are known by their number of neighbours."""
+
+    labels: Path | None = None
+    """File of labels, where --data is a file of edges: .npy, .csv or .tsv."""
+
+    task: Literal["nodes", "links"] = "nodes"
+    """nodes: which class a node has. links: which pairs of nodes are edges."""
+
+    layers: tuple[Layer, ...] = ("htc", "hybonet", "hgcn", "attention")
+    """Kinds of layers, each a comparison of its own."""
+
+    geometry: Literal["lorentz", "ball"] = "lorentz"
+    """The hyperbolic model; ball works with hgcn layers alone."""
+
+    widths: tuple[int, ...] = (32, 16)
+    """Coordinates after each layer; the last is the size of the embedding. Hidden layers of the
+    twin are a little wider, so that it has as many parameters."""
+
+    epochs: int = 80
+    """Full-batch steps; the best of them on validation data is kept."""
+
+    validate_every: int = 5
+    """Steps between two validations."""
+
+    learning_rates: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
+    """Each model's first seed tries all of them; the best on validation data decides for the
+    others."""
+
+    dropout: float = 0.0
+    """Share of coordinates that are dropped before every layer."""
+
+    weight_decay: float = 0.0
+    """Of the weights; points and curvatures do not decay."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        super().check()
+        if not self.data:
+            raise ValueError("--data is empty; give a folder, a file of edges, or tree")
+        if self.data == TREE and (self.features or self.labels):
+            raise ValueError(
+                "--features and --labels go with a file of edges as --data; the generated tree "
+                "has its own"
+            )
+        for name in ("epochs", "validate_every"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be at least 1, got {getattr(self, name)}")
+        if not self.layers:
+            raise ValueError("--layers is empty; name at least one kind")
+        if self.geometry == "ball" and self.layers != ("hgcn",):
+            raise ValueError(
+                "--geometry ball works with --layers hgcn alone, got --layers "
+                + " ".join(self.layers)
+            )
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"--widths must be 1 or more each, got {self.widths}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"--dropout must be at least 0 and below 1, got {self.dropout:g}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"--weight-decay must be 0 or more, got {self.weight_decay:g}")
+        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
+            raise ValueError(
+                f"--learning-rates must be positive numbers, got {self.learning_rates}"
+            )
+        for option, values in (("layers", self.layers), ("learning-rates", self.learning_rates)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+
+    def data_name(self) -> str:
+        """The graph's name and the task."""
+        place = Path(self.data)
+        text = place.name if place.is_dir() else place.stem
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{text}-{self.task}")

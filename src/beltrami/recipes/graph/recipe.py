@@ -1,0 +1,197 @@
+"""The graph recipe: contestants, models and measures.
+
+Training is full-batch. Under torchrun every process does the same work, and the processes agree on
+the validation scores by which they decide; nothing is gained but that it works.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import torch
+from torch import nn
+
+from beltrami.data.graph_splits import LinkSplit, NodeSplit, split_links, split_nodes
+from beltrami.data.graph_trees import disease_like_tree
+from beltrami.data.graphs import GraphData, read_graph
+from beltrami.models.graph import (
+    GraphConfig,
+    LinkPredictor,
+    NodeClassifier,
+    count_parameters,
+    matched_twin,
+)
+from beltrami.recipes.best import agreed
+from beltrami.recipes.graph.config import LAYER_NAMES, NAMES, TREE, TWIN, GraphRunConfig
+from beltrami.recipes.graph.training import Task, link_task, node_task, train_graph
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.seeding import seeded
+from beltrami.recipes.session import Session
+from beltrami.recipes.threads import one_thread
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page
+
+Data = TypeVar("Data", GraphData, NodeSplit | LinkSplit)
+SMALL = 20_000  # nodes and edges together, below which one thread is quickest
+VALIDATION = Metric("validation", "Validation", "the settings were chosen by it", "higher")
+LOSS = Metric("loss", "Loss", "of the last step", None)
+METRICS: dict[str, tuple[Metric, ...]] = {
+    "nodes": (
+        Metric("accuracy", "Accuracy", "of test nodes; 1 is perfect", "higher"),
+        Metric("macro_f1", "Macro F1", "mean over classes; 1 is perfect", "higher"),
+        VALIDATION,
+        LOSS,
+    ),
+    "links": (
+        Metric("roc_auc", "ROC AUC", "of test edges; 0.5 is chance, 1 perfect", "higher"),
+        Metric("average_precision", "Average precision", "of test edges; 1 is perfect", "higher"),
+        VALIDATION,
+        LOSS,
+    ),
+}
+
+
+class GraphRecipe(Recipe[GraphRunConfig]):
+    """Nodes and links of a graph, in hyperbolic and in flat space."""
+
+    name: ClassVar[str] = "graph"
+    title: ClassVar[str] = "Graphs"
+    names: ClassVar[dict[str, str]] = NAMES
+    chosen_by: ClassVar[str] = "validation"
+
+    def __init__(self, config: GraphRunConfig) -> None:
+        super().__init__(config)
+        self.graph = _load(config)
+        if config.task == "nodes":
+            if self.graph.labels is None:
+                raise ValueError(
+                    f"{config.data} has no labels; give --labels FILE, or --task links"
+                )
+            if len(self.graph.label_names) < 2:
+                raise ValueError(
+                    f"{config.data} has {len(self.graph.label_names)} class; at least 2 are needed"
+                )
+        split = self.split(0)  # too small a graph shows now
+        for part in ("validation", "test"):
+            if not getattr(split, part).numel():
+                raise ValueError(
+                    f"{config.data} is too small: its split leaves nothing for {part}; "
+                    "more labelled nodes or edges are needed"
+                )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """Those of the task."""
+        return METRICS[self.config.task]
+
+    @lru_cache(maxsize=8)  # noqa: B019 - a recipe lives as long as its run
+    def split(self, seed: int) -> NodeSplit | LinkSplit:
+        """What is trained on, chosen on and tested on."""
+        if self.config.task == "links":
+            return split_links(self.graph, seed=seed)
+        assert self.graph.labels is not None
+        return split_nodes(self.graph.labels, seed=seed)
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        graph = self.graph
+        digest = hashlib.sha256(repr(graph.label_names).encode())
+        for tensor in (graph.edges, graph.features, graph.labels):
+            if tensor is not None:
+                digest.update(repr(tuple(tensor.shape)).encode())
+                digest.update(tensor.contiguous().numpy().tobytes())
+        return {
+            "name": graph.name,
+            "nodes": len(graph),
+            "edges": graph.edges.shape[1],
+            "features": graph.features.shape[1],
+            "classes": len(graph.label_names),
+            "digest": digest.hexdigest(),
+        }
+
+    def data_facts(self) -> dict[str, Any]:
+        """Name, sizes and digest."""
+        return self._facts
+
+    def contestants(self) -> Sequence[Contestant]:
+        """Each kind of layer in hyperbolic space, and its twin."""
+        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
+        names = ("task", "epochs", "validate_every", "weight_decay")
+        common = {name: getattr(self.config, name) for name in names}
+        found = []
+        for layer in self.config.layers:
+            curved = GraphConfig(
+                self.graph.features.shape[1],
+                self.config.widths,
+                layer=layer,
+                geometry=self.config.geometry,
+                dropout=self.config.dropout,
+            )
+            twin = matched_twin(curved, lambda c: count_parameters(lambda: self._model(c)))
+            for model, shape in ((self.config.geometry, curved), (TWIN, twin)):
+                settings = {**common, "model": dataclasses.asdict(shape)}
+                control = None if model == TWIN else TWIN
+                found.append(Contestant(model, LAYER_NAMES[layer], settings, control, rates))
+        return found
+
+    def build(self, trial: Trial) -> nn.Module:
+        """The network of a trial."""
+        shape = dict(trial["model"])
+        with seeded(trial.seed):
+            return self._model(GraphConfig(**{**shape, "widths": tuple(shape["widths"])}))
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Full-batch steps; the best epoch on validation data is kept."""
+        task = self._task(model, trial, session)
+        if session.device.type == "cpu" and len(self.graph) + self.graph.edges.shape[1] < SMALL:
+            with one_thread():
+                train_graph(model, task, trial, session)
+        else:
+            train_graph(model, task, trial, session)
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Measures of the test part, and the score of validation."""
+        task = self._task(model, trial, session)
+        metrics = {**task.test(), "validation": task.validate()}
+        return Evaluation(
+            {**agreed(session.processes, metrics), "loss": session.history[-1]["loss"]}
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.graph.report import graph_page
+
+        return graph_page(self, outcome)
+
+    def _model(self, config: GraphConfig) -> nn.Module:
+        if self.config.task == "links":
+            return LinkPredictor(config)
+        return NodeClassifier(config, len(self.graph.label_names))
+
+    def _task(self, model: nn.Module, trial: Trial, session: Session) -> Task:
+        graph, split = _on(session.device, self.graph), _on(session.device, self.split(trial.seed))
+        if isinstance(split, LinkSplit):
+            return link_task(model, graph, split)
+        return node_task(model, graph, split)
+
+
+def _load(config: GraphRunConfig) -> GraphData:
+    if config.data == TREE:
+        return disease_like_tree()
+    return read_graph(config.data, config.features, config.labels)
+
+
+def _on(device: torch.device, data: Data) -> Data:
+    """The same data with its tensors on a device."""
+    tensors: dict[str, Any] = {
+        field.name: value.to(device)
+        for field in dataclasses.fields(data)
+        if isinstance(value := getattr(data, field.name), torch.Tensor)
+    }
+    return dataclasses.replace(data, **tensors)

@@ -1,0 +1,1 @@
+"""Predict links of a knowledge graph: `beltrami run knowledge-graph`."""

@@ -1,0 +1,1 @@
+"""Classify the leaves of a taxonomy level by level, curved and flat: `beltrami run levels`."""

@@ -1,0 +1,188 @@
+"""The levels recipe: contestants, models and measures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.analysis.hierarchy import ClassTables, class_tables, level_scores, tree_errors
+from beltrami.models.level_classifier import LevelClassifier, LevelConfig, matched_twin
+from beltrami.models.parameters import count_parameters
+from beltrami.recipes.best import agreed
+from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
+from beltrami.recipes.levels.samples import load_samples
+from beltrami.recipes.levels.training import train_levels
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.seeding import seeded
+from beltrami.recipes.session import Session
+from beltrami.recipes.threads import one_thread
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page
+
+MOST_LEVELS = 12  # with an accuracy of their own; deeper ones count in the mean
+MOST_CLASSES = 5_000  # for errors in the tree, whose tables are quadratic
+SMALL = 1 << 24  # numbers of features, below which one thread is quickest
+
+
+class LevelsRecipe(Recipe[LevelsConfig]):
+    """Classes of a taxonomy's leaves, in hyperbolic and in flat space."""
+
+    name: ClassVar[str] = "levels"
+    title: ClassVar[str] = "Classification by level"
+    names: ClassVar[dict[str, str]] = NAMES
+    chosen_by: ClassVar[str] = "validation_f1"
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("hierarchical_f1", "Hierarchical F1", "micro, over levels; 1 is perfect", "higher"),
+        Metric("mean_accuracy", "Mean accuracy", "over levels; 1 is perfect", "higher"),
+        Metric("exact", "Right at every level", "share of leaves", "higher"),
+        Metric("tie", "Tree-induced error", "edges to the right class; 0 is perfect", "lower"),
+        Metric("lca_height", "LCA height", "of right and found class", "lower"),
+        Metric("jaccard", "Jaccard", "of ancestors of right and found class", "higher"),
+        *(
+            Metric(f"accuracy_{i}", f"Accuracy, level {i}", f"{i} below the root", "higher")
+            for i in range(MOST_LEVELS)
+        ),
+        Metric("validation_f1", "Validation F1", "the settings were chosen by it", "higher"),
+        Metric("loss", "Loss", "of the last step", None),
+    )
+
+    def __init__(self, config: LevelsConfig) -> None:
+        super().__init__(config)
+        self.samples = load_samples(config)
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        labels = self.samples.labels
+        return {
+            "name": self.samples.hierarchy.name,
+            "nodes": len(self.samples.hierarchy),
+            "leaves": len(self.samples),
+            "features": self.samples.features.shape[1],
+            "classes": {str(d): size for d, size in zip(labels.depths, labels.sizes, strict=True)},
+            "digest": self.samples.digest(),
+        }
+
+    def data_facts(self) -> dict[str, Any]:
+        """Name, sizes and digest."""
+        return self._facts
+
+    @cached_property
+    def tables(self) -> ClassTables | None:
+        """For errors in the tree; None for a forest, and for more classes than tables can hold."""
+        classes = torch.cat(self.samples.labels.classes).unique()
+        whole = len(self.samples.hierarchy.roots) == 1 and len(classes) <= MOST_CLASSES
+        return class_tables(self.samples.hierarchy, classes) if whole else None
+
+    def contestants(self) -> Sequence[Contestant]:
+        """The hyperbolic classifier and its twin."""
+        config, labels = self.config, self.samples.labels
+        curved = LevelConfig(
+            self.samples.features.shape[1],
+            labels.sizes,
+            config.widths,
+            geometry=config.geometry,
+            head=config.head,
+            dropout=config.dropout,
+        )
+        twin = matched_twin(curved, lambda c: count_parameters(lambda: LevelClassifier(c)))
+        rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
+        common = {name: getattr(config, name) for name in ("epochs", "batch", "weight_decay")}
+        levels = f"{len(labels.depths)} levels"
+        return [
+            Contestant(
+                model,
+                levels,
+                {**common, "model": dataclasses.asdict(shape)},
+                None if model == TWIN else TWIN,
+                rates,
+            )
+            for model, shape in ((config.geometry, curved), (TWIN, twin))
+        ]
+
+    def build(self, trial: Trial) -> nn.Module:
+        """The classifier of a trial."""
+        shape = dict(trial["model"])
+        lists = {key: tuple(shape[key]) for key in ("classes", "widths")}
+        with seeded(trial.seed):
+            return LevelClassifier(LevelConfig(**{**shape, **lists}))
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Batches of leaves; the best epoch on validation leaves is kept."""
+        train, validation, _ = (self._part(rows) for rows in self.samples.parts(trial.seed))
+        if session.device.type == "cpu" and self.samples.features.numel() < SMALL:
+            with one_thread():
+                train_levels(model, train, validation, trial, session)
+        else:
+            train_levels(model, train, validation, trial, session)
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Accuracy by level, hierarchical F1, and errors in the tree of the lowest classes."""
+        _, validation, test = self.samples.parts(trial.seed)
+        predicted, targets = self._predict(model, test, session), self.samples.labels.targets[test]
+        found = level_scores(predicted, targets)
+        accuracy = found.accuracy
+        known = [value for value in accuracy if not math.isnan(value)]
+        metrics = {
+            "hierarchical_f1": found.micro_f1,
+            "mean_accuracy": sum(known) / len(known),
+            "exact": found.exact,
+            **self._tree_errors(predicted, targets),
+            **{
+                f"accuracy_{depth}": value
+                for depth, value in zip(self.samples.labels.depths, accuracy, strict=True)
+                if depth < MOST_LEVELS and not math.isnan(value)
+            },
+            "validation_f1": level_scores(
+                self._predict(model, validation, session), self.samples.labels.targets[validation]
+            ).micro_f1,
+        }
+        metrics = agreed(session.processes, metrics)
+        curve = {"level": list(map(float, self.samples.labels.depths)), "accuracy": list(accuracy)}
+        return Evaluation(
+            {**metrics, "loss": session.history[-1]["loss"]},
+            {key: [v if not math.isnan(v) else -1.0 for v in vs] for key, vs in curve.items()},
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.levels.report import levels_page
+
+        return levels_page(self, outcome)
+
+    def _part(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.samples.features[rows], self.samples.labels.targets[rows]
+
+    @torch.no_grad()
+    def _predict(self, model: nn.Module, rows: Tensor, session: Session) -> Tensor:
+        """The class found at each level, (rows, levels)."""
+        model.eval()
+        scores = model(self.samples.features[rows].to(session.device))
+        return torch.stack([level.argmax(-1) for level in scores], dim=1).cpu()
+
+    def _tree_errors(self, predicted: Tensor, targets: Tensor) -> dict[str, float]:
+        """How far the class found at a leaf's lowest level is from the right one."""
+        if self.tables is None:
+            return {}
+        known = targets >= 0
+        lowest = known.shape[1] - 1 - known.flip(1).int().argmax(1)  # the last level with a class
+        rows = torch.arange(len(targets))
+        nodes = [
+            torch.stack(
+                [
+                    self.samples.labels.classes[level][label]
+                    for level, label in zip(lowest.tolist(), labels.tolist(), strict=True)
+                ]
+            )
+            for labels in (predicted[rows, lowest], targets[rows, lowest])
+        ]
+        found, right = (torch.searchsorted(self.tables.classes, n) for n in nodes)
+        errors = tree_errors(self.tables, found, right)
+        return {"tie": errors.tie, "lca_height": errors.lca_height, "jaccard": errors.jaccard}

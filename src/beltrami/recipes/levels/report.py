@@ -1,0 +1,128 @@
+"""The levels recipe's page."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from beltrami.recipes.intervals import mean_interval
+from beltrami.recipes.levels.config import NAMES
+from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.pages import model_name, run_facts, training_figure
+from beltrami.recipes.tables import standing_tables
+from beltrami.report.charts import Estimate, Group, Series, dot_chart, line_chart
+from beltrami.report.page import Figure, Page, Section
+
+if TYPE_CHECKING:
+    from beltrami.recipes.levels.recipe import LevelsRecipe
+
+HOW_IT_IS_MEASURED = (
+    "Of the leaves 60% are trained on, 20% chosen on and 20% tested on, drawn anew by each seed. A "
+    "leaf's class at a level is its ancestor there; levels without one are left out. Classes that "
+    "no training leaf has cannot be found, in either geometry.",
+    "Hierarchical F1 counts right classes over all levels together. The tree-induced error is the "
+    "number of edges between the class found at a leaf's lowest level and the right one; LCA "
+    "height is how far up their lowest common ancestor is; Jaccard compares their ancestors.",
+    "The Euclidean twin has as many parameters: its hidden layers are a little wider. Starts, "
+    "splits and batches are by the same seeds. The learning rate was chosen on the first seed and "
+    "the epoch on every seed, by hierarchical F1 on validation leaves.",
+)
+SAID = {
+    "better": "The interval of the difference is above 0: curvature helps here.",
+    "worse": "The interval of the difference is below 0: curvature does not help here.",
+    "no difference": "The seeds do not tell the two apart.",
+    "": "One seed gives no interval.",
+}
+
+
+def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
+    """The page of a finished run."""
+    data, config = recipe.data_facts(), recipe.config
+    curved, twin = outcome.standings
+    scores = [s.comparison("hierarchical_f1").value.format() for s in (curved, twin)]
+    source = "names, as hashed n-grams" if config.features is None else "given features"
+    sizes = ", ".join(f"{size:,} at level {depth}" for depth, size in data["classes"].items())
+    return Page(
+        title=f"{data['name']}: levels of a taxonomy in curved and flat space",
+        lead=(
+            f"{data['leaves']:,} leaves known by {source}. Hierarchical F1 is {scores[0]} in "
+            f"hyperbolic space ({model_name(curved, NAMES)}) and {scores[1]} in its Euclidean "
+            f"twin. {SAID[curved.comparison('hierarchical_f1').verdict]}"
+        ),
+        figures=(_level_figure(outcome), _score_figure(outcome)),
+        table=None,
+        sections=(
+            Section("The comparison", (), (), standing_tables(outcome, NAMES)),
+            Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+            Section("How it is measured", HOW_IT_IS_MEASURED),
+        ),
+        facts=(
+            ("Data", f"{data['name']}: {data['nodes']:,} nodes, {data['leaves']:,} leaves"),
+            ("Classes", sizes),
+            ("Features", f"{data['features']:,}, {source}"),
+            (
+                "Training",
+                f"Riemannian AdamW, {config.epochs} epochs, {config.batch} leaves a step",
+            ),
+            *run_facts(outcome, NAMES),
+        ),
+        command=outcome.command,
+        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+    )
+
+
+def _level_figure(outcome: Outcome) -> Figure:
+    svg = line_chart(
+        [_accuracy_series(standing) for standing in outcome.standings],
+        title="Accuracy by level",
+        description="Share of right classes at each level of the taxonomy.",
+        x_label="Level (edges below the root)",
+        y_label="Accuracy on test leaves",
+        y_limits=(0, 1),
+    )
+    return Figure(
+        "Accuracy by level", svg, "Bars are 95% intervals over seeds, cut off at 0 and 1."
+    )
+
+
+def _accuracy_series(standing: Standing) -> Series:
+    """Means over the seeds that have leaves at a level; a level without any is left out."""
+    found: dict[float, list[float]] = {}
+    for result in standing.results:
+        for level, value in zip(result.curves["level"], result.curves["accuracy"], strict=True):
+            if value >= 0:
+                found.setdefault(level, []).append(value)
+    levels = sorted(found)
+    intervals = [mean_interval(found[level]) for level in levels]
+    widths = [i.half_width if i.half_width is not None else 0.0 for i in intervals]
+    means = [i.mean for i in intervals]
+    return Series(
+        model_name(standing, NAMES),
+        levels,
+        means,
+        [max(0.0, m - w) for m, w in zip(means, widths, strict=True)],
+        [min(1.0, m + w) for m, w in zip(means, widths, strict=True)],
+    )
+
+
+def _score_figure(outcome: Outcome) -> Figure:
+    groups = []
+    for key in ("hierarchical_f1", "mean_accuracy", "exact", "jaccard"):
+        estimates = {}
+        title = key
+        for standing in outcome.standings:
+            for one in standing.comparisons:
+                if one.metric.key == key and math.isfinite(one.value.mean):
+                    title = one.metric.title
+                    estimates[model_name(standing, NAMES)] = Estimate.around(
+                        one.value.mean, one.value.half_width
+                    )
+        if estimates:
+            groups.append(Group(title, estimates))
+    svg = dot_chart(
+        groups,
+        title="Scores over all levels",
+        description="Scores of both geometries; 1 is perfect.",
+        x_label="Score",
+    )
+    return Figure("Over all levels", svg, "Test leaves; bars are 95% intervals over seeds.")

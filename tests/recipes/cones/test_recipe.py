@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from beltrami.data import load_hierarchy
+from beltrami.models.hierarchy.cones import ConeEmbedding
+from beltrami.recipes.cones.config import ConesConfig
+from beltrami.recipes.cones.layout import EDGE, tree_layout
+from beltrami.recipes.cones.recipe import MANIFOLDS, ConesRecipe
+from beltrami.recipes.recipe import Trial
+from beltrami.recipes.registry import create
+from tests.recipes.interruption import run_interrupted
+
+TINY = ConesConfig(
+    data="carnivores",
+    models=("lorentz", "poincare"),
+    shares=(0.0, 0.5),
+    dim=3,
+    epochs=3,
+    batch=128,
+    learning_rates=(0.003, 0.01),
+    seeds=2,
+    device="cpu",
+)
+
+
+def trial_of(recipe: ConesRecipe, model: str, seed: int = 0) -> Trial:
+    contestant = next(c for c in recipe.contestants() if c.model == model)
+    return Trial(model, contestant.group, seed, contestant.settings, contestant.choices[0])
+
+
+def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
+    outcome = run_interrupted(TINY, tmp_path, training=2, step=3)
+    assert list(outcome.groups()) == [
+        "0% of the implied pairs shown",
+        "50% of the implied pairs shown",
+    ]
+    for standings in outcome.groups().values():
+        assert [s.contestant.model for s in standings] == ["lorentz", "poincare", "euclidean"]
+        assert len({result.parameters for s in standings for result in s.results}) == 1
+        for standing in standings:
+            assert 0 < standing.comparison("f1").value.mean <= 1
+            assert standing.comparison("validation_f1").value.mean > 0.5
+    html = (tmp_path / "broken" / "report.html").read_text()
+    assert "F1 by share shown" in html
+    assert "entailment cones in curved and flat space" in html
+
+
+def test_all_geometries_start_from_the_same_tangent_vectors() -> None:
+    recipe = ConesRecipe(TINY)
+    directions, extra = [], []
+    layout = tree_layout(recipe.hierarchy, 3, 0)
+    for model in ("lorentz", "poincare", "euclidean"):
+        table = recipe.build(trial_of(recipe, model))
+        assert isinstance(table, ConeEmbedding)
+        tangent = MANIFOLDS[model].log0(table.weight.detach())
+        moved = layout.norm(dim=-1) > 0  # the root has no ray, it goes along the first axis
+        directions.append(torch.nn.functional.normalize(tangent[moved], dim=-1))
+        extra.append((tangent.norm(dim=-1) - layout.norm(dim=-1))[moved])
+    for direction, out in zip(directions, extra, strict=True):
+        torch.testing.assert_close(direction, directions[0])
+        torch.testing.assert_close(out, torch.full_like(out, float(out[0])), rtol=1e-5, atol=1e-5)
+
+
+def test_the_layout_has_depth_as_radius_and_keeps_subtrees_together() -> None:
+    hierarchy = load_hierarchy("carnivores")
+    layout = tree_layout(hierarchy, 4, 1)
+    torch.testing.assert_close(layout.norm(dim=-1), EDGE * hierarchy.depth.double())
+    child, parent = hierarchy.edges.unbind(1)
+    deep = hierarchy.depth[parent] > 0
+    near = torch.cosine_similarity(layout[child[deep]], layout[parent[deep]], dim=-1).mean()
+    order = torch.randperm(int(deep.sum()), generator=torch.Generator().manual_seed(0))
+    far = torch.cosine_similarity(layout[child[deep]], layout[parent[deep][order]], dim=-1).mean()
+    assert near > 0.9
+    assert near > far + 0.05
+    assert not torch.equal(layout, tree_layout(hierarchy, 4, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shares": (0.95,)}, "--shares must lie in 0..0.9"),
+        ({"shares": ()}, "--shares"),
+        ({"shares": (0.1, 0.1)}, "--shares names one twice"),
+        ({"dim": 1}, "--dim must be at least 2, got 1"),
+        ({"epochs": 0}, "--epochs must be at least 1, got 0"),
+        ({"margin": float("nan")}, "--margin must be a positive number"),
+        ({"min_radius": -1.0}, "--min-radius must be a positive number"),
+        ({"learning_rates": (0.0,)}, "--learning-rates must be positive"),
+        ({"data": ""}, "--data is empty"),
+        ({"data": "no-such-hierarchy"}, "no-such-hierarchy"),
+    ],
+)
+def test_bad_options_are_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create(ConesConfig(**changes))  # type: ignore[arg-type]
+
+
+def test_a_flat_hierarchy_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "star.tsv"
+    path.write_text("".join(f"leaf{i}\troot\n" for i in range(10)))
+    with pytest.raises(ValueError, match="too few to hold out"):
+        create(ConesConfig(data=str(path)))

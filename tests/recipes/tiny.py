@@ -1,0 +1,160 @@
+"""A recipe that takes milliseconds and still has all that may go wrong: choices, an optimiser with
+state, a generator of its own, and dropout, which draws from torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.recipes.config import RunConfig
+from beltrami.recipes.outcome import Outcome, TrialResult
+from beltrami.recipes.pages import run_facts, training_figure
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.session import Session
+from beltrami.recipes.tables import standing_tables
+from beltrami.report.page import Page
+
+
+@dataclass(frozen=True)
+class TinyConfig(RunConfig):
+    """Fit a line, for tests.
+
+    A second paragraph.
+    """
+
+    recipe: ClassVar[str] = "tiny"
+
+    steps: int = 4
+    """Steps of a training."""
+
+    rates: tuple[float, ...] = (0.1, 0.2)
+    """Learning rates."""
+
+    diverges_from: float = 1e9
+    """Learning rates from here on make the loss nan."""
+
+    word: str = "words"
+    """Anything."""
+
+    checkpoint_seconds: float = 0.0
+
+    def data_name(self) -> str:
+        return "line"
+
+
+class TinyRecipe(Recipe[TinyConfig]):
+    name: ClassVar[str] = "tiny"
+    title: ClassVar[str] = "A line"
+    names: ClassVar[dict[str, str]] = {"curved": "Curved [bold]", "flat": "Flat"}
+    chosen_by: ClassVar[str] = "error"
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("error", "Error", "0 is perfect", "lower", 6),
+        Metric("loss", "Loss", "of the last step", None),
+    )
+
+    def data_facts(self) -> dict[str, Any]:
+        return {"name": "line", "digest": "0123"}
+
+    def contestants(self) -> Sequence[Contestant]:
+        rates = tuple({"rate": rate} for rate in self.config.rates)
+        settings = {"steps": self.config.steps}
+        return [
+            Contestant("curved", "2 dimensions", settings, "flat", rates),
+            Contestant("flat", "2 dimensions", settings, None, rates),
+        ]
+
+    def build(self, trial: Trial) -> nn.Module:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(trial.seed)
+            layers = [nn.Linear(3, 3), nn.Tanh() if trial.model == "curved" else nn.Identity()]
+            model = nn.Sequential(*layers, nn.Dropout(0.2), nn.Linear(3, 3)).double()
+        model[3].weight = model[0].weight  # tied
+        return model
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        draws = torch.Generator().manual_seed(trial.seed)
+        optimizer = torch.optim.Adam(model.parameters(), lr=trial["rate"])
+        steps = self.config.steps
+        done = session.begin(steps, model=model, optimizer=optimizer, draws=draws)
+        for step in range(done, steps):
+            x = torch.randn(8, 3, generator=draws, dtype=torch.float64)
+            optimizer.zero_grad()
+            loss = wrong(model, session.processes.share(x)).sum() / 8
+            loss.backward()
+            session.processes.sum_gradients(model.parameters())
+            optimizer.step()
+            if trial["rate"] >= self.config.diverges_from:
+                loss = loss * float("nan")
+            session.step(step + 1, loss=session.processes.sum(loss.detach()))
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        model.eval()
+        x = torch.linspace(-1, 1, 30, dtype=torch.float64).view(10, 3)
+        error = wrong(model, x).mean().item()
+        return Evaluation(
+            {"error": error, "loss": session.history[-1]["loss"]}, {"x": [0.0, error]}
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        names = self.names
+        figures = (training_figure(outcome, names),)
+        table, *_ = standing_tables(outcome, names)
+        facts = run_facts(outcome, names)
+        return Page(self.title, "A <lead>.", figures, table, (), facts, outcome.command, "End.")
+
+
+def wrong(model: nn.Module, x: Tensor) -> Tensor:
+    return (model(x) - 2 * x.flip(-1)).square().sum(-1)
+
+
+class Witness:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.planned = 0
+        self.began: list[tuple[str, int]] = []
+        self.steps = 0
+        self.results: list[tuple[TrialResult, bool]] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def started(self, trials: int) -> None:
+        self.planned = trials
+
+    def training(self, trial: Trial, steps: int, done: int) -> None:
+        self.began.append((trial.name, done))
+
+    def stepped(self, done: int) -> None:
+        self.steps += 1
+
+    def finished(self, result: TrialResult, reused: bool) -> None:
+        self.results.append((result, reused))
+
+    @property
+    def reused(self) -> int:
+        return sum(reused for _, reused in self.results)
+
+
+class Interrupter(Witness):
+    """An observer that stops the run when it hears of its nth step."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def stepped(self, done: int) -> None:
+        super().stepped(done)
+        if self.steps == self.at:
+            raise KeyboardInterrupt
+
+
+def numbers(document: dict[str, Any]) -> dict[str, Any]:
+    """What a run found, without what differs from one time to another."""
+    trials = [{k: v for k, v in trial.items() if k != "seconds"} for trial in document["trials"]]
+    return {"summary": document["summary"], "trials": trials, "settings": document["settings"]}
