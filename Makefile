@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-gpu lint format bench bench-layers bench-optimisers bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-gpu lint format bench bench-layers bench-optimisers bench-hierarchies bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -43,6 +43,10 @@ bench-layers: setup ## CPU timings of the layers beside their Euclidean twins
 
 bench-optimisers: setup ## CPU timings of one optimiser step beside torch's and geoopt's
 	$(PY) -m benchmarks.optimisers
+
+bench-hierarchies: ## the hierarchy recipe beside gensim and geoopt, about 15 minutes
+	@$(BOOTSTRAP) dev bench
+	$(PY) -m benchmarks.hierarchies
 
 bench-decoder: setup ## train a small decoder and its twin in bfloat16, every value checked
 	$(PY) -m benchmarks.decoder_training

@@ -45,21 +45,44 @@ def test_sets_agree_with_counting(samples: int, elements: int, data: st.DataObje
 
 
 def test_levels_by_hand() -> None:
-    # order, family, genus; -1: the target has no genus, or the prediction stops before it
+    # order, family, genus; -1: the target has no genus, or the prediction stops before it; the 7 is
+    # predicted below the target's depth
     predicted = torch.tensor([[0, 1, 2], [0, 1, 5], [0, 3, -1], [1, 0, 7]])
     target = torch.tensor([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, -1]])
     found = level_scores(predicted, target)
     assert found.accuracy == pytest.approx((3 / 4, 2 / 4, 1 / 3))
     assert accuracy_per_level(predicted, target) == found.accuracy
     assert found.exact == pytest.approx(1 / 4)
-    assert found.micro_precision == pytest.approx(6 / 10)
+    assert found.micro_precision == pytest.approx(6 / 11)
     assert found.micro_recall == pytest.approx(6 / 11)
-    assert found.micro_f1 == pytest.approx(2 * 6 / 21)
+    assert found.micro_f1 == pytest.approx(2 * 6 / 22)
     assert found.precision == pytest.approx((1 + 2 / 3 + 1 / 2 + 0) / 4)
     assert found.recall == pytest.approx((1 + 2 / 3 + 1 / 3 + 0) / 4)
     as_dict = found.as_dict()
     assert as_dict["accuracy_level_1"] == pytest.approx(2 / 4)
     assert all(type(value) is float for value in as_dict.values())
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 5), st.integers(1, 4), st.data())
+def test_levels_are_sets_of_levels_and_labels(n: int, levels: int, data: st.DataObject) -> None:
+    labels = st.lists(st.integers(-1, 2), min_size=n * levels, max_size=n * levels)
+    p, t = (torch.tensor(data.draw(labels)).view(n, levels) for _ in range(2))
+    one_hot = [torch.nn.functional.one_hot(x + 1, 4)[..., 1:].flatten(1).bool() for x in (p, t)]
+    found, sets = level_scores(p, t).as_dict(), set_scores(*one_hot).as_dict()
+    assert {key: found[key] for key in sets} == pytest.approx(sets)
+
+
+def test_predictions_below_the_true_depth_cost_precision() -> None:
+    target = torch.tensor([[0, 1, 2], [0, -1, -1]])
+    right = level_scores(target, target)
+    deeper = level_scores(torch.tensor([[0, 1, 2], [0, 3, 4]]), target)
+    assert right.micro_f1 == right.f1 == 1
+    assert deeper.accuracy == right.accuracy
+    assert deeper.exact == deeper.micro_recall == 1
+    assert deeper.micro_precision == pytest.approx(4 / 6)
+    assert deeper.micro_f1 == pytest.approx(8 / 10)
+    assert deeper.jaccard == pytest.approx((1 + 1 / 3) / 2)
 
 
 def test_one_level_is_plain_classification() -> None:

@@ -83,3 +83,21 @@ def test_what_cannot_be_compared_is_bad_input(
         printed = capsys.readouterr()
         assert message in printed.err
         assert printed.out == ""
+
+
+@pytest.mark.parametrize(("what", "value"), [("digits", -1), ("mean", float("nan"))])
+def test_a_damaged_run_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, value: float
+) -> None:
+    write_run(tmp_path / "good", {0: 0.5})
+    file = write_run(tmp_path / "bad", {0: 0.5}) / "metrics.json"
+    document = json.loads(file.read_text())
+    interval = document["summary"][0]["metrics"]["map"]["value"]
+    (document["metrics"][0] if what == "digits" else interval)[what] = value
+    file.write_text(json.dumps(document))
+    assert main(["runs", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "unfinished, 0 trials done" in printed
+    assert "lorentz, g: MAP 0.500" in printed
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    assert [run["finished"] for run in json.loads(capsys.readouterr().out)["runs"]] == [False, True]

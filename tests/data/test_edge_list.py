@@ -238,3 +238,29 @@ def test_any_json_gives_a_hierarchy_or_a_named_error(tmp_path: Path, value: obje
 def test_no_depth_of_nesting_is_a_crash(tmp_path: Path, depth: int) -> None:
     with pytest.raises(HierarchyError):
         read(tmp_path, '[["b", "a"], ' + "[" * depth + "]" * depth + "]", "t.json")
+
+
+@pytest.mark.parametrize("line", ['"c,a', 'c,"a', '"c"x,a'])
+def test_a_quote_that_is_not_closed_names_its_line(tmp_path: Path, line: str) -> None:
+    with pytest.raises(HierarchyError, match=r"t\.csv, line 2: "):
+        read(tmp_path, f"b,a\n{line}\n", "t.csv")
+    assert edges_of(read(tmp_path, f'# x,"y\nb,a\n#{line}z\n', "t.csv")) >= {("b", "a")}
+
+
+LONG = "x" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.tsv", f"{LONG}\t{LONG}\n"),
+        ("t.tsv", f"{LONG}\ta\n{LONG}\ta\n"),
+        ("t.tsv", f"{LONG}\ta\na\t{LONG}\n"),
+        ("t.json", f'[["{LONG}", "a"], ["{LONG}", "a"]]'),
+        ("t.json", f'{{"nodes": [{{"id": "{LONG}"}}, {{"id": "{LONG}"}}], "links": []}}'),
+    ],
+)
+def test_errors_quote_only_the_beginning_of_labels(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(HierarchyError, match="xxx…") as caught:
+        read(tmp_path, text, name)
+    assert len(str(caught.value)) < 600 + len(str(tmp_path))

@@ -150,6 +150,20 @@ def test_an_archive_that_was_carried_over(kind: Kind, clients: FakeClients, tmp_
     assert left_over() == []
 
 
+def test_an_archive_of_an_installed_set_is_not_used_and_this_is_said(
+    clients: FakeClients, tmp_path: Path
+) -> None:
+    entry, archive = toy("npm")
+    clients.serve("npm", archive)
+    path = get(entry)
+    notes: list[str] = []
+    file = tmp_path / "carried.bin"
+    assert get(entry, archive=file, note=notes.append) == path
+    assert notes == [f"toy: installed already; {file} was not used"]
+    get(entry, archive=file, check=True, note=notes.append)
+    assert notes[1:] == ["toy: all files are intact", notes[0]]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_carried_archive_is_checked_as_well(
     kind: Kind, clients: FakeClients, tmp_path: Path
@@ -223,7 +237,8 @@ def test_an_interruption_while_unpacking_leaves_nothing_half_written(
 def test_ctrl_c_ends_the_client_and_leaves_nothing(clients: FakeClients) -> None:
     entry, archive = toy("npm")
     pid = clients.folder / "pid"
-    clients.serve("npm", archive, before=f"echo $$ > {pid}; kill -INT $PPID; exec sleep 60")
+    interrupt = "kill -INT $PPID; exec sleep 60"  # once the client has been seen to start
+    clients.serve("npm", archive, before=f"echo $$ > {pid}; sleep 0.5; {interrupt}")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import torch
 from beltrami.data.graph_files import GraphError
 from beltrami.data.graphs import GraphData, read_graph, undirected_edges
 
-DISEASE = Path(__file__).resolve().parents[3] / "shared/data/graphs/disease_lp"
+DISEASE = os.environ.get("BELTRAMI_TEST_DISEASE", "")  # the folder of HGCN's disease_lp
 
 
 def write(folder: Path, **texts: str) -> dict[str, Path]:
@@ -78,7 +81,9 @@ def test_sparse_features_are_scipys(tmp_path: Path, dtype: type) -> None:
     assert graph.labels.tolist() == [0, 1, 0, 1, 0, 1, 0]
 
 
-@pytest.mark.skipif(not DISEASE.is_dir(), reason="the disease tree of HGCN is not here")
+@pytest.mark.skipif(
+    not DISEASE, reason="set BELTRAMI_TEST_DISEASE to the folder of HGCN's disease_lp"
+)
 def test_the_disease_tree() -> None:
     graph = read_graph(DISEASE)
     assert (len(graph), graph.edges.shape[1], graph.features.shape[1]) == (2665, 2664, 11)
@@ -231,3 +236,76 @@ def test_graph_data_is_checked() -> None:
         GraphData("g", edges, features, node_names=("a",))
     assert undirected_edges(torch.tensor([[1, 0, 2], [0, 1, 2]])).tolist() == [[0], [1]]
     assert undirected_edges(torch.tensor([[2], [2]])).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "node", ["3000000000", "99999999999999999999", "9" * 5000, "0" * 5000, "2000000"]
+)
+def test_numbers_of_nodes_have_a_bound(tmp_path: Path, node: str) -> None:
+    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
+    edges.write_text(f"0,1\n0,{node}\n2,3\n")
+    with pytest.raises(GraphError, match=r"edges\.csv, line 2: node .* from 0") as caught:
+        read_graph(edges)
+    assert len(str(caught.value)) < 400 + len(str(edges))
+    edges.write_text(EDGES)
+    labels.write_text(f"node,label\n{node},a\n0,b\n")
+    with pytest.raises(GraphError, match=r"labels\.csv, line 2: node .* from 0"):
+        read_graph(edges, None, labels)
+
+
+def test_labels_of_many_digits_are_only_names(tmp_path: Path) -> None:
+    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
+    edges.write_text("0,1\n")
+    labels.write_text(f"{'9' * 5000}\n1\n")
+    assert read_graph(edges, None, labels).labels.tolist() == [1, 0]  # type: ignore[union-attr]
+
+
+def test_gaps_among_numbers_are_nodes_without_edges(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.csv"
+    edges.write_text("0,1\n0,5000\n")
+    assert len(read_graph(edges)) == 5001
+
+
+def npy(shape: str, data: bytes = b"") -> bytes:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def archived(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytearray:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("data.npy", content)
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "shape", ["(1 << 40,)", "(1099511627776,)", "(-1,)", "(4, -4)", "(2,", "3"]
+)
+def test_headers_in_archives_that_claim_too_much(tmp_path: Path, shape: str) -> None:
+    edges, features = tmp_path / "edges.csv", tmp_path / "f.npz"
+    edges.write_text(EDGES)
+    archived(features, npy(shape, bytes(16)))
+    with pytest.raises(GraphError, match=r"f\.npz is no NumPy archive that can be read safely"):
+        read_graph(edges, features)
+
+
+@pytest.mark.parametrize("damage", ["deflate", "encrypted", "compression", "version", "cut"])
+def test_damaged_archives(tmp_path: Path, damage: str) -> None:
+    edges, features = tmp_path / "edges.csv", tmp_path / "f.npz"
+    edges.write_text(EDGES)
+    good = npy("(100,)", np.arange(100.0).tobytes())
+    raw = archived(features, good)
+    central = raw.index(b"PK\x01\x02")
+    if damage == "deflate":
+        raw[60:90] = b"\xff" * 30
+    elif damage == "encrypted":  # the flags, in both headers
+        raw[6] |= 1
+        raw[central + 8] |= 1
+    elif damage == "compression":
+        raw[8] = raw[central + 10] = 77
+    elif damage == "version":
+        raw = archived(features, good[:6] + b"\x09" + good[7:])
+    else:
+        raw = archived(features, good[:-8])
+    features.write_bytes(raw)
+    with pytest.raises(GraphError, match=r"f\.npz is no NumPy archive that can be read safely"):
+        read_graph(edges, features)

@@ -266,3 +266,14 @@ def test_a_chain_of_many_nodes_needs_no_recursion() -> None:
     assert int(h.depth.max()) == n - 1
     assert len(h.spanning_tree()) == n
     assert len(h.subtree("n10")) == n - 10
+
+
+def test_errors_quote_only_the_beginning_of_labels() -> None:
+    long = tuple(f"{i}{'x' * 30_000}" for i in range(9))
+    cycle = torch.tensor([(i, (i + 1) % 9) for i in range(9)])
+    with pytest.raises(HierarchyError, match="form a cycle") as caught:
+        Hierarchy("h", long, cycle)
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(HierarchyError, match="the first labels are") as caught:
+        Hierarchy("h", long, cycle[:-1]).index("y" * 30_000)
+    assert len(str(caught.value)) < 1000

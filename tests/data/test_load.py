@@ -12,6 +12,7 @@ from beltrami.data import (
     load_taxonomy,
 )
 from beltrami.data import load as module
+from tests.data.installed import need_installed
 
 OBO = "format-version: 1.2\n[Term]\nid: a\n[Term]\nid: b\nis_a: a\n"
 JSON = '[["b", "a"]]'
@@ -126,10 +127,14 @@ def test_fetched_sets_are_read_from_the_cache(
 
 
 def test_hpo_of_january_2025() -> None:
-    try:
-        h = load_hierarchy("hpo")
-    except HierarchyError as error:
-        pytest.skip(str(error))
+    need_installed("hpo")
+    h = load_hierarchy("hpo")
     assert isinstance(h, Hierarchy)
     assert (len(h), len(h.edges)) == (19_034, 23_392)  # and 450 obsolete terms
     assert [h.labels[root] for root in h.roots.tolist()] == ["All"]
+
+
+@pytest.mark.parametrize("spec", ["~nosuchuser-at-all/x", "x" * 300, "x" * 5000 + ".tsv", "a\0b"])
+def test_names_that_the_system_refuses(spec: str) -> None:
+    with pytest.raises(HierarchyError, match=r"cannot read|neither a file"):
+        load_hierarchy(spec)

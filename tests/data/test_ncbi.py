@@ -9,6 +9,7 @@ import pytest
 from beltrami.data.hierarchy import HierarchyError
 from beltrami.data.load import load_hierarchy
 from beltrami.data.ncbi import NAME_PLACES, NAMES, TAXA, read_ncbi
+from tests.data.installed import need_installed
 
 # taxon: (parent, name); two taxa share a name, as Leptothrix does.
 TREE = {1: (1, "root"), 2: (1, "Bacteria"), 7: (2, "Lepto"), 20: (1, "Insecta"), 9: (20, "Lepto")}
@@ -122,10 +123,8 @@ def test_a_missing_library_is_named(
 def test_the_published_taxonomy() -> None:
     pytest.importorskip("marisa_trie")
     pytest.importorskip("zstandard")
-    try:
-        h = load_hierarchy("ncbi")
-    except HierarchyError as error:
-        pytest.skip(str(error))
+    need_installed("ncbi-taxonomy")
+    h = load_hierarchy("ncbi")
     assert len(h) == 2_609_295
     assert h.is_tree
     assert len(h.subtree("Mammalia")) == 14_190

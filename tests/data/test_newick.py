@@ -115,3 +115,10 @@ def test_any_bytes_give_a_tree_or_a_named_error(tmp_path: Path, content: bytes) 
     except HierarchyError as error:
         problem = str(error)
     assert not problem or "t.nwk" in problem
+
+
+@pytest.mark.parametrize("text", ["({0},{0});", "(a:{0},b);"])
+def test_errors_quote_only_the_beginning_of_labels(tmp_path: Path, text: str) -> None:
+    with pytest.raises(HierarchyError, match="xxx…") as caught:
+        read(tmp_path, text.format("x" * 30_000))
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))

@@ -139,3 +139,24 @@ def test_any_bytes_give_terms_or_a_named_error(tmp_path: Path, content: bytes) -
     except HierarchyError as error:
         problem = str(error)
     assert not problem or "t.obo" in problem
+
+
+def test_many_spaces_take_no_square_of_time(tmp_path: Path) -> None:
+    """By the square of their number, this would take hours."""
+    gap = " " * 500_000
+    text = f"{HEADER}[Term]\nid: X:1\nname: a{gap}b\n[Term]\nid: X:2\nname: c{gap}{{x}}\n"
+    assert read(tmp_path, text).labels == (f"a{gap}b", "c")
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        ("a {x}", "a"),
+        ("a{x}", "a{x}"),
+        ("a }", "a }"),
+        ("a {x} {y}", "a {x}"),
+        ("a {x}}", "a {x}}"),
+    ],
+)
+def test_modifiers_stand_after_a_space(tmp_path: Path, value: str, plain: str) -> None:
+    assert read(tmp_path, f"{HEADER}[Term]\nid: X:1\nname: {value}\n").labels == (plain,)

@@ -8,6 +8,7 @@ import zlib
 import pytest
 import torch
 
+from beltrami.data import text_features
 from beltrami.data.text_features import hashed_ngrams
 
 
@@ -35,6 +36,14 @@ def test_rows_have_length_one_and_do_not_depend_on_others() -> None:
     assert torch.equal(rows[3:4], hashed_ngrams(["cat"], 256))
     assert torch.equal(hashed_ngrams([], 8), torch.zeros(0, 8))
     torch.testing.assert_close(rows[5], hashed_ngrams(["wild cat"], 256)[0])
+
+
+def test_blocks_of_texts_are_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"kind {i} of cat" for i in range(7)]
+    whole = hashed_ngrams(texts, 64)
+    monkeypatch.setattr(text_features, "_TEXTS_AT_ONCE", 3)
+    assert torch.equal(hashed_ngrams(texts, 64), whole)
+    assert whole.dtype == torch.float32
 
 
 def test_texts_that_share_letters_are_alike() -> None:

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import bz2
+import errno
 import gzip
+import lzma
 import stat
 import subprocess
+import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -206,3 +212,62 @@ def test_a_debian_package_as_dpkg_makes_it(tmp_path: Path) -> None:
         place = tmp_path / str(number)
         place.mkdir()
         assert files_in(unpacked(place, "debian", archive.read_bytes())) == DATA
+
+
+def broken(data: bytes) -> bytes:
+    place = len(data) // 2
+    return data[:place] + bytes(byte ^ 255 for byte in data[place : place + 9]) + data[place + 9 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("bz2", bz2.compress), ("xz", lzma.compress), ("gz", gzip.compress)]
+)
+def test_broken_compression_is_the_archives_fault(
+    name: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    data = pack(tar({f"./usr/share/toy/{file}": data for file, data in DATA.items()}))
+    whole = ar({"debian-binary": b"2.0\n", f"data.tar.{name}": data})
+    (tmp_path / "whole").mkdir()
+    assert files_in(unpacked(tmp_path / "whole", "debian", whole)) == DATA
+    with pytest.raises(ArchiveError, match=r"^archive: damaged"):
+        unpacked(
+            tmp_path, "debian", ar({"debian-binary": b"2.0\n", f"data.tar.{name}": broken(data)})
+        )
+
+
+def test_broken_zstd_is_the_archives_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = type("ZstdError", (Exception,), {})
+    library = ModuleType("zstandard")
+
+    class Stream:
+        def read(self, size: int) -> bytes:
+            raise error("bad magic")
+
+    class Decompressor:
+        def stream_reader(self, part: object) -> Stream:
+            return Stream()
+
+    library.ZstdError, library.ZstdDecompressor = error, Decompressor  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "zstandard", library)
+    with pytest.raises(ArchiveError, match=r"^archive: damaged"):
+        unpacked(tmp_path, "debian", ar({"debian-binary": b"2.0\n", "data.tar.zst": b"noise"}))
+
+
+@pytest.mark.parametrize(
+    "names", [["deep/x.txt", "deep/x.txt/y.txt"], ["deep/X.txt/y.txt", "deep/x.txt"]]
+)
+def test_a_file_and_a_folder_of_one_name_are_refused(names: list[str], tmp_path: Path) -> None:
+    members = {f"package/{name}": b"x" for name in names}
+    with pytest.raises(ArchiveError, match="a file and a folder of one name"):
+        unpacked(tmp_path, "npm", gzip.compress(tar(members)))
+
+
+def test_a_full_disk_is_not_the_archives_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        unpacked(tmp_path, "npm", toy("npm")[1])

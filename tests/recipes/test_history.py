@@ -84,6 +84,12 @@ def test_a_config_of_another_shape_is_no_run(tmp_path: Path, missing: str) -> No
         "{", "", "null", '{"schema": "beltrami.run/1"}',
         {"metrics": [{}]}, {"summary": {}}, {"trials": [3]}, {"summary": [{"group": "g"}]},
         {"trials": [{"group": "g", "model": "m", "seed": 0, "metrics": {"map": "high"}}]},
+        {"metrics": [{**METRIC, "digits": -1}]}, {"metrics": [{**METRIC, "digits": 10**9}]},
+        {"metrics": [{**METRIC, "digits": math.nan}]},
+        {"trials": [{"group": "g", "model": "m", "seed": 0, "metrics": {"map": math.nan}}]},
+        {"summary": [{"group": "g", "model": "m", "metrics": {"map": {"value": {
+            "mean": 10**400, "half_width": None}}}}]},
+        {"elsewhere": [[math.inf]]},
     ],
 )  # fmt: skip
 def test_damaged_metrics_are_an_unfinished_run(tmp_path: Path, damage: Any) -> None:

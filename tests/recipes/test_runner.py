@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
+from beltrami.recipes.folder import RunFolder
 from beltrami.recipes.processes import Processes
-from beltrami.recipes.recipe import Evaluation, Trial
+from beltrami.recipes.recipe import Contestant, Evaluation, Trial
 from beltrami.recipes.runner import run
 from beltrami.recipes.session import Session, TrainingDivergedError
 from tests.recipes.tiny import Interrupter, TinyConfig, TinyRecipe, Witness, numbers
@@ -330,3 +331,42 @@ def test_a_moved_run_goes_on(config: TinyConfig, tmp_path: Path) -> None:
     ran(replace(config, out=Path(moved), resume=True), witness)
     assert witness.reused == 1
     assert witness.began[0][1] == 2
+
+
+def test_other_data_in_the_same_folder_is_refused(config: TinyConfig) -> None:
+    run(TinyRecipe(config))
+    before = RunFolder(config.folder).config.read_bytes()
+
+    class OtherLine(TinyRecipe):
+        def data_facts(self) -> dict[str, Any]:
+            return {"name": "line", "digest": "4567"}
+
+        def contestants(self) -> list[Contestant]:  # no trial has a name of the first run's
+            return [Contestant("flat", "9 dimensions", {"steps": 4}, None, ({"rate": 0.1},))]
+
+    with pytest.raises(ValueError, match="holds a run on other data; give another --out"):
+        run(OtherLine(replace(config, resume=True)))
+    assert RunFolder(config.folder).config.read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["train", "evaluate"])
+def test_a_model_that_is_not_finite_has_diverged(config: TinyConfig, where: str) -> None:
+    """Also where a measure is the first to stumble over it."""
+
+    class Exploding(TinyRecipe):
+        def _explode(self, model: torch.nn.Module, trial: Trial, here: str) -> None:
+            if trial["rate"] == 0.2 and where == here:
+                with torch.no_grad():
+                    model[3].weight.fill_(torch.nan)  # type: ignore[operator,union-attr]
+                raise ValueError("scores are not finite")
+
+        def train(self, model: torch.nn.Module, trial: Trial, session: Session) -> None:
+            super().train(model, trial, session)
+            self._explode(model, trial, "train")
+
+        def evaluate(self, model: torch.nn.Module, trial: Trial, session: Session) -> Evaluation:
+            self._explode(model, trial, "evaluate")
+            return super().evaluate(model, trial, session)
+
+    outcome = run(Exploding(config))
+    assert all(standing.choice == {"rate": 0.1} for standing in outcome.standings)

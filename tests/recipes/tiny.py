@@ -27,6 +27,7 @@ class TinyConfig(RunConfig):
     """
 
     recipe: ClassVar[str] = "tiny"
+    adding: ClassVar[tuple[str, ...]] = ("seeds", "rates", "diverges_from", "word")
 
     steps: int = 4
     """Steps of a training."""

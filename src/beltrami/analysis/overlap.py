@@ -45,6 +45,9 @@ class SetScores(Result):
 class LevelScores(SetScores):
     """Predictions with one label a level; the sets are those of (level, label).
 
+    Hierarchical F1 is `micro_f1`. The predicted set has the labels predicted at all levels, also
+    at those below the true ones, where they count against precision.
+
     Args:
         accuracy: share of right labels at each level, over samples that have one there; NaN for a
             level at which none has.
@@ -77,16 +80,18 @@ def set_scores(predicted: Tensor, target: Tensor) -> SetScores:
 def level_scores(predicted: Tensor, target: Tensor) -> LevelScores:
     """Scores of labels (samples, levels), integers; negative ones stand for no label.
 
-    A target without a label at a level says nothing about predictions there: they are left out.
+    A sample's predicted set has a pair (level, label) for every level with a prediction, its true
+    set one for every level with a target, and precision, recall, F1 and Jaccard compare the two. A
+    prediction where the target has no label is wrong: it lowers precision, not recall. `accuracy`
+    and `exact` are over levels with a target alone, so they do not see it.
     """
     predicted, target = integers("predicted", predicted, 2), integers("target", target, 2)
     check_same_length("predicted", predicted, "target", target)
     labelled = target >= 0
     right = labelled & (predicted == target)
-    said = labelled & (predicted >= 0)
     per_level = right.sum(0) / labelled.sum(0).to(torch.float64)
     return LevelScores(
-        **overlap_scores(right.sum(1), said.sum(1), labelled.sum(1)),
+        **overlap_scores(right.sum(1), (predicted >= 0).sum(1), labelled.sum(1)),
         accuracy=tuple(per_level.tolist()),
         exact=(right == labelled).all(1).to(torch.float64).mean().item(),
     )

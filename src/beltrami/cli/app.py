@@ -18,6 +18,7 @@ from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
 from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, OutputError
 from beltrami.cli.info import InfoCommand
+from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.cli.tour import TourCommand
 from beltrami.recipes.tour_config import TourConfig
 
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     print_what_the_encoding_can()
     try:
-        code = run(arguments)
+        with terminated_like_interrupted():
+            code = run(arguments)
         sys.stdout.flush()  # now, where a full disk can still be named
         return code
     except BadInputError as error:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
@@ -39,13 +36,12 @@ class RunCommand:
     def execute(self) -> None:
         """Run the recipe and print what it found."""
         config = self.config
-        with terminated_like_interrupted():
-            try:
-                recipe, outcome = self._run()
-            except KeyboardInterrupt as interrupt:
-                if not speaks():
-                    raise SystemExit(INTERRUPTED) from None
-                raise InterruptedWork(_what_is_left(config)) from interrupt
+        try:
+            recipe, outcome = self._run()
+        except KeyboardInterrupt as interrupt:
+            if not speaks():
+                raise SystemExit(INTERRUPTED) from None
+            raise InterruptedWork(_what_is_left(config)) from interrupt
         if speaks():
             self._print(recipe, outcome)
 
@@ -125,23 +121,6 @@ def run_command(
 def speaks() -> bool:
     """Whether this process is the one that prints; `torchrun` numbers them."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
-
-
-@contextlib.contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM, which job schedulers send before they kill, ends the work as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not ours to handle there
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class RunProgress:

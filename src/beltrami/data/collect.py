@@ -11,6 +11,7 @@ import torch
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Topology
 from beltrami.data.hierarchy import QUOTED_NAMES, Hierarchy, HierarchyError, show_cycle
+from beltrami.data.lines import quoted
 
 
 class Collector:
@@ -38,7 +39,7 @@ class Collector:
     def edge(self, child: str, parent: str, place: int) -> None:
         """Add a direct edge that stands at this place of the source."""
         if child == parent:
-            raise self.error(place, f"{child!r} is its own parent")
+            raise self.error(place, f"{quoted(child)} is its own parent")
         self._edges.append(self.node(child))
         self._edges.append(self.node(parent))
         self._places.append(place)
@@ -71,8 +72,8 @@ class Collector:
         first, second = (self._places[row] for row in again)
         raise self.error(
             second,
-            f"the edge {child!r} -> {parent!r} is there twice (first on {self.unit} {first}); "
-            "remove one",
+            f"the edge {quoted(child)} -> {quoted(parent)} is there twice (first on {self.unit} "
+            f"{first}); remove one",
         )
 
     def _cycle_error(self, edges: Ints, cycle: tuple[int, ...]) -> HierarchyError:

@@ -105,7 +105,7 @@ def _add_node_link(data: dict[str, Any], collector: Collector) -> None:
         for name in names:
             ident = _label(link[name], name, place, collector)
             if ident not in label_of:
-                raise collector.error(place, f"the {name} {ident!r} is the id of no node")
+                raise collector.error(place, f"the {name} {quoted(ident)} is the id of no node")
             ends.append(label_of[ident])
         collector.edge(ends[0], ends[1], place)
 
@@ -125,7 +125,7 @@ def _node_labels(nodes: list[Any], collector: Collector) -> dict[str, str]:
         for what, value, known in (("id", ident, label_of), ("label", label, place_of)):
             if value in known:
                 raise HierarchyError(
-                    f"{collector.source}, node {place}: the {what} {value!r} is taken by an "
+                    f"{collector.source}, node {place}: the {what} {quoted(value)} is taken by an "
                     "earlier node; ids and labels must be unique"
                 )
         label_of[ident], place_of[label] = label, place
@@ -148,12 +148,13 @@ def _add_nested(data: dict[str, Any], collector: Collector) -> None:
         if label in place_of:
             raise collector.error(
                 place,
-                f"the name {label!r} is taken by entry {place_of[label]}; names must be unique",
+                f"the name {quoted(label)} is taken by entry {place_of[label]}; names must be "
+                "unique",
             )
         place_of[label] = place
         children = node.get("children") or []
         if not isinstance(children, list):
-            raise collector.error(place, f'"children" of {label!r} must be a list')
+            raise collector.error(place, f'"children" of {quoted(label)} must be a list')
         collector.node(label)
         if parent is not None:
             collector.edge(label, parent, place)

@@ -66,12 +66,14 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     labels, edges = hierarchy.labels, hierarchy.edges.tolist()
     lonely = set(range(len(labels))) - set(itertools.chain.from_iterable(edges))
     if lonely:
-        raise HierarchyError(f"{labels[min(lonely)]!r} has no edge, so it cannot stand in {path}")
+        raise HierarchyError(
+            f"{quoted(labels[min(lonely)])} has no edge, so it cannot stand in {path}"
+        )
     for label in labels:
         if label != label.strip() or "\n" in label or "\r" in label:
             raise HierarchyError(
-                f"the label {label!r} cannot stand in {path}: it holds a line end, or a space at "
-                "an end"
+                f"the label {quoted(label)} cannot stand in {path}: it holds a line end, or a "
+                "space at an end"
             )
     text = io.StringIO()
     rows = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -96,6 +98,8 @@ def edge_rows(
         try:
             fields = _fields(text, delimiter)
         except csv.Error as error:
+            if _is_comment(text, delimiter):
+                continue
             raise HierarchyError(f"{source}, line {number}: {error}") from error
         expected = layout.columns if layout else len(COLUMN_NAMES[0])
         if _is_comment(text, delimiter) and len(fields) != expected:
@@ -117,7 +121,7 @@ def edge_rows(
                 "the root needs no line of its own"
             )
         if child == parent:
-            raise HierarchyError(f"{source}, line {number}: {child!r} is its own parent")
+            raise HierarchyError(f"{source}, line {number}: {quoted(child)} is its own parent")
         yield number, child, parent
 
 
@@ -181,7 +185,8 @@ def _fields(text: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return text.split()
     if '"' in text:
-        return [field.strip() for field in next(csv.reader([text], delimiter=delimiter))]
+        fields = next(csv.reader([text], delimiter=delimiter, strict=True))
+        return [field.strip() for field in fields]
     return [field.strip() for field in text.split(delimiter)]
 
 

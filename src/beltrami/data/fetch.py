@@ -61,11 +61,13 @@ def get(
     """
     entry = find(name)
     if path := _settled(entry, check, note):
+        _note_unused(archive, entry, note)
         return path
     lock = cache_folder() / "locks" / f"{entry.name}.lock"
     waiting = f"{entry.name}: another process is fetching it; waiting"
     with locked(lock, lambda: note(waiting)) as alone:
         if path := _settled(entry, check, lambda text: None):  # by the process we waited for
+            _note_unused(archive, entry, note)
             return path
         if alone:
             _sweep(entry)
@@ -94,6 +96,11 @@ def _settled(entry: Entry, check: bool, note: Note) -> Path | None:
         more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         note(f"{entry.name}: {damaged[0]}{more} damaged or missing; fetching it again")
     return None
+
+
+def _note_unused(archive: str | Path | None, entry: Entry, note: Note) -> None:
+    if archive is not None:
+        note(f"{entry.name}: installed already; {archive} was not used")
 
 
 def _given(archive: Path, entry: Entry) -> Path:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import csv
+import lzma
+import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib import format as np_format
 from torch import Tensor
 
 from beltrami.data.lines import quoted, read_lines
 
 _MAX_LINE = 1 << 20  # bytes; a row of features can be long
 _MAX_NUMBERS = 1 << 28  # of a dense array: 1 GiB as float32
+_MAX_NODES = 100_000_000
+_MOST_NODES_A_ROW = 1000  # numbers may have gaps, but a table this sparse was misread
+_SMALL = 1_000_000  # nodes that need no rows to be believed
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    KeyError,
+    TypeError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,  # an encrypted member, or a compression that zipfile does not know
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tokenize.TokenError,  # of NumPy's reader of headers
+)
 _EDGE_HEADERS = {
     ("source", "target"),
     ("src", "dst"),
@@ -76,7 +97,13 @@ def read_edge_table(path: Path) -> tuple[list[Any], bool, list[int]]:
     if not pairs:
         raise GraphError(f"{path} has no edges")
     if all(field.isdecimal() for pair in pairs for field in pair):
-        return [tuple(int(field) for field in pair) for pair in pairs], True, lines
+        numbers = [
+            tuple(_node_number(field, path, line) for field in pair)
+            for line, pair in zip(lines, pairs, strict=True)
+        ]
+        highest = max(range(len(numbers)), key=lambda row: max(numbers[row]))
+        _check_gaps(max(numbers[highest]), len(numbers), path, lines[highest])
+        return numbers, True, lines
     return pairs, False, lines
 
 
@@ -186,6 +213,7 @@ def _feature_table(path: Path, names: NodeNames | None) -> Tensor:
 
 def _label_table(path: Path, names: NodeNames | None) -> list[str]:
     labels: dict[int, str] = {}
+    highest = highest_line = 0
     first = True
     for line, fields in _table(path):
         header = first and fields[-1].lower() in _LABEL_WORDS
@@ -205,13 +233,34 @@ def _label_table(path: Path, names: NodeNames | None) -> list[str]:
                 raise GraphError(
                     f"{path}, line {line}: {quoted(fields[0])} is no node; the edges number them"
                 )
-            node = int(fields[0]) if names is None else names.number(fields[0])
+            node = _node_number(fields[0], path, line) if names is None else names.number(fields[0])
         if node in labels:
             raise GraphError(f"{path}, line {line}: node {quoted(fields[0])} has two labels")
         labels[node] = fields[-1]
+        if node > highest:
+            highest, highest_line = node, line
     if not labels:
         raise GraphError(f"{path} has no labels")
-    return [labels.get(node, "") for node in range(max(labels) + 1)]
+    _check_gaps(highest, len(labels), path, highest_line)
+    return [labels.get(node, "") for node in range(highest + 1)]
+
+
+def _node_number(text: str, path: Path, line: int) -> int:
+    """The number of a node; refused where memory for so many nodes would be asked in vain."""
+    if len(text) > len(str(_MAX_NODES)) or int(text) >= _MAX_NODES:
+        raise GraphError(
+            f"{path}, line {line}: node {quoted(text)} is beyond the {_MAX_NODES} nodes we hold; "
+            "number nodes from 0, or give them names that are not numbers"
+        )
+    return int(text)
+
+
+def _check_gaps(highest: int, rows: int, path: Path, line: int) -> None:
+    if highest >= max(_SMALL, _MOST_NODES_A_ROW * rows):
+        raise GraphError(
+            f"{path}, line {line}: node {highest} in a table of {rows} rows; number nodes from 0 "
+            "without such gaps, or give them names that are not numbers"
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -238,7 +287,7 @@ def _array(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
+    except _UNREADABLE as error:
         raise GraphError(f"{path} is no NumPy array that can be read safely: {error}") from error
     if not isinstance(values, np.ndarray):
         raise GraphError(f"{path} holds several arrays; expected one (.npy)")
@@ -254,15 +303,17 @@ def _check_size(path: Path, numbers: int) -> None:
 def _sparse_rows(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """A matrix in compressed sparse rows, as `scipy.sparse.save_npz` writes it, made dense."""
     parts = _archive(path)
-    kind = parts.get("format", np.array(b"csr")).item()
-    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
+    form = parts.get("format", np.array(b"csr"))
+    kind = form.item() if form.size == 1 else form.tolist()
+    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     missing = {"data", "indices", "indptr", "shape"} - parts.keys()
     if missing or kind != "csr":
-        found = f"format {kind!r}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
+        found = f"format {quoted(kind)}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
         raise GraphError(f"{path} must hold a sparse matrix in compressed rows (csr): {found}")
     data, indices, indptr, shape = (parts[k] for k in ("data", "indices", "indptr", "shape"))
     whole = all(part.dtype.kind in "iu" for part in (indices, indptr, shape))
-    if not whole or shape.shape != (2,) or data.ndim != 1 or data.dtype.kind not in "fiub":
+    flat = data.ndim == indices.ndim == indptr.ndim == 1
+    if not whole or shape.shape != (2,) or not flat or data.dtype.kind not in "fiub":
         raise GraphError(f"{path} holds no matrix in compressed rows: wrong types or shapes")
     rows, columns = (int(n) for n in shape)
     steps = np.diff(indptr.astype(np.int64))
@@ -287,11 +338,31 @@ def _archive(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_size(path, sum(entry.file_size for entry in archive.infolist()) // 4)
-        with np.load(path, allow_pickle=False) as parts:
-            return {name: parts[name] for name in parts.files}
+            return {
+                entry.filename.removesuffix(".npy"): _member(archive, entry)
+                for entry in archive.infolist()
+                if entry.filename.endswith(".npy")
+            }
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
     except GraphError:
         raise
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+    except _UNREADABLE as error:
         raise GraphError(f"{path} is no NumPy archive that can be read safely: {error}") from error
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
+    """An array of an archive, whose header may not claim more than the member holds."""
+    headers = {(1, 0): np_format.read_array_header_1_0, (2, 0): np_format.read_array_header_2_0}
+    with archive.open(entry) as file:
+        version = np_format.read_magic(file)
+        if version not in headers:
+            raise ValueError(f"{entry.filename} is of an unknown version of the format")
+        shape, _, dtype = headers[version](file)
+    # An item without bytes would let any number of them fit.
+    claimed = math.prod(shape) * max(1, dtype.itemsize)
+    if min(shape, default=0) < 0 or claimed > entry.file_size:
+        raise ValueError(f"{entry.filename} claims the shape {shape} in {entry.file_size} bytes")
+    with archive.open(entry) as file:
+        values: np.ndarray[Any, np.dtype[Any]] = np_format.read_array(file, allow_pickle=False)
+    return values

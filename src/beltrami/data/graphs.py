@@ -205,7 +205,7 @@ def _label_classes(labels: list[str] | None) -> tuple[tuple[str, ...], Tensor | 
     known = {label for label in labels if label and not _negative(label)}
     if not known:
         raise GraphError("no node has a label")
-    numeric = all(label.isdecimal() for label in known)
+    numeric = all(label.isdecimal() and len(label) < 20 for label in known)
     names = sorted(known, key=lambda label: (int(label) if numeric else 0, label))
     number = {label: i for i, label in enumerate(names)}
     return tuple(names), torch.tensor([number.get(label, -1) for label in labels])

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Neighbours, Topology
+from beltrami.data.lines import quoted
 from beltrami.data.tree import Tree
 
 MAX_CLOSURE_PAIRS = 50_000_000  # 0.8 GB as a tensor, and about 2 GB while it is made
@@ -92,7 +93,7 @@ class Hierarchy:
             hint = (
                 f"did you mean {quoted_names(near)}?" if near else f"the first labels are {known}"
             )
-            raise HierarchyError(f"{self.name} has no node labelled {label!r}; {hint}")
+            raise HierarchyError(f"{self.name} has no node labelled {quoted(label)}; {hint}")
         return node
 
     def closure(self) -> Tensor:
@@ -202,15 +203,15 @@ def near_matches(wanted: str, known: Sequence[str], most: int = QUOTED_NAMES) ->
 
 def quoted_names(names: Sequence[str], most: int = QUOTED_NAMES) -> str:
     """The first names for an error message, each in quotes, with dots if there are more."""
-    return ", ".join([*map(repr, names[:most]), *(["..."] if len(names) > most else [])])
+    return ", ".join([*map(quoted, names[:most]), *(["..."] if len(names) > most else [])])
 
 
 def show_cycle(labels: Sequence[str]) -> str:
     """A cycle of labels for an error message, shortened if it is long."""
-    shown = [repr(label) for label in labels[:QUOTED_NAMES]]
+    shown = [quoted(label) for label in labels[:QUOTED_NAMES]]
     if len(labels) > QUOTED_NAMES:
         shown.append(f"... ({len(labels) - QUOTED_NAMES} more)")
-    return " -> ".join([*shown, repr(labels[0])])
+    return " -> ".join([*shown, quoted(labels[0])])
 
 
 def _index_of(labels: Sequence[str]) -> dict[str, int]:
@@ -226,10 +227,13 @@ def _index_of(labels: Sequence[str]) -> dict[str, int]:
         first = number.setdefault(label, node)
         if first != node:
             raise HierarchyError(
-                f"nodes {first} and {node} have the same label {label!r}; labels must be unique"
+                f"nodes {first} and {node} have the same label {quoted(label)}; labels must be "
+                "unique"
             )
         if "\0" in label:
-            raise HierarchyError(f"the label of node {node}, {label!r}, holds a NUL character")
+            raise HierarchyError(
+                f"the label of node {node}, {quoted(label)}, holds a NUL character"
+            )
         if not label.isascii():
             _check_characters(label, node)
     return number
@@ -240,7 +244,7 @@ def _check_characters(label: str, node: int) -> None:
         label.encode()
     except UnicodeEncodeError:
         raise HierarchyError(
-            f"the label of node {node}, {label!r}, holds half a character (a lone surrogate)"
+            f"the label of node {node}, {quoted(label)}, holds half a character (a lone surrogate)"
         ) from None
 
 
@@ -261,11 +265,12 @@ def _checked_edges(edges: Tensor, labels: Sequence[str]) -> Tensor:
             f"edge {row} is ({array[row, 0]}, {array[row, 1]}), but nodes are numbered 0..{n - 1}"
         )
     for row in np.flatnonzero(array[:, 0] == array[:, 1])[:1]:
-        raise HierarchyError(f"edge {row}: {labels[array[row, 0]]!r} is its own parent")
+        raise HierarchyError(f"edge {row}: {quoted(labels[array[row, 0]])} is its own parent")
     again = dag.repeated_row(array, n)
     if again is not None:
         child, parent = (labels[node] for node in array[again[0]])
         raise HierarchyError(
-            f"edges {again[0]} and {again[1]} are the same, {child!r} -> {parent!r}; remove one"
+            f"edges {again[0]} and {again[1]} are the same, {quoted(child)} -> "
+            f"{quoted(parent)}; remove one"
         )
     return edges

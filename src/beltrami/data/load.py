@@ -56,16 +56,27 @@ def load_hierarchy(spec: str | Path, *, root: str | None = None) -> Hierarchy:
     if named is not None:
         hierarchy = named()
     else:
-        path = Path(spec).expanduser()
-        if not path.exists():
-            raise HierarchyError(_unknown(str(spec)))
-        hierarchy = _reader(path)(path)
+        path, reader = _found(spec)
+        hierarchy = reader(path)
     return hierarchy if root is None else hierarchy.subtree(root)
 
 
 def list_hierarchies() -> list[str]:
     """The names that `load_hierarchy` knows; not all need be installed."""
     return sorted(_NAMED)
+
+
+def _found(spec: str | Path) -> tuple[Path, Reader]:
+    """The file, and what reads it."""
+    try:
+        path = Path(spec).expanduser()
+        if path.exists():
+            return path, _reader(path)
+    except OSError as error:  # such as a name that is too long, or a folder that is locked
+        raise HierarchyError(f"cannot read {spec}: {error.strerror or error}") from error
+    except RuntimeError as error:  # ~ of a user who is not there
+        raise HierarchyError(f"cannot read {spec}: {error}") from error
+    raise HierarchyError(_unknown(str(spec)))
 
 
 def _unknown(spec: str) -> str:

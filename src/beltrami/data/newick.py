@@ -120,7 +120,7 @@ class _Parser:
             float(word)
         except ValueError:
             raise self.error(
-                offset, f"expected a branch length after ':', found {word!r}"
+                offset, f"expected a branch length after ':', found {quoted(word)}"
             ) from None
         self.has_length = True
 
@@ -191,7 +191,7 @@ def _labels(nodes: list[_Node], text: str, path: Path) -> list[str]:
                 text,
                 path,
                 node.offset,
-                f"the leaf {node.label!r} is there twice (first on line {first})",
+                f"the leaf {quoted(node.label)} is there twice (first on line {first})",
             )
         taken[node.label] = node.offset
     labels = []

@@ -20,7 +20,6 @@ from beltrami.data.text import numbered_lines
 _STANZA = re.compile(r"\[([^\]]*)\]\s*(?:!.*)?")
 # A space before them tells these from the ! and { inside a name; escaped ones have a backslash.
 _COMMENT = re.compile(r"(?:^|\s)!")
-_MODIFIERS = re.compile(r"(?:^|\s+)\{[^{}]*\}$")
 _ESCAPE = re.compile(r"\\(.)")
 
 
@@ -50,7 +49,7 @@ def read_obo(
         first = terms.setdefault(term.ident, term)
         if first is not term:
             raise HierarchyError(
-                f"{path}, line {term.line}: the id {term.ident!r} is there twice "
+                f"{path}, line {term.line}: the id {quoted(term.ident)} is there twice "
                 f"(first on line {first.line})"
             )
     obsolete = {ident for ident, term in terms.items() if term.obsolete}
@@ -131,7 +130,9 @@ def _add(
 
 def _add_parent(term: _Term, parent: str, line: int, path: Path) -> None:
     if not parent or " " in parent:
-        raise HierarchyError(f"{path}, line {line}: expected the id of a term, found {parent!r}")
+        raise HierarchyError(
+            f"{path}, line {line}: expected the id of a term, found {quoted(parent)}"
+        )
     if parent in term.parents:
         raise HierarchyError(
             f"{path}, line {line}: the parent {parent} is there twice "
@@ -140,8 +141,19 @@ def _add_parent(term: _Term, parent: str, line: int, path: Path) -> None:
     term.parents[parent] = line
 
 
+def _without_modifiers(value: str) -> str:
+    """Searched from the end: a pattern would try every space, and take the square of them."""
+    if not value.endswith("}"):
+        return value
+    start = value.rfind("{")
+    whole = start >= 0 and value.find("}", start) == len(value) - 1
+    if whole and (start == 0 or value[start - 1].isspace()):
+        return value[:start].rstrip()
+    return value
+
+
 def _plain(value: str) -> str:
     """A value without comment, trailing modifiers and escapes: `HP:1 {a="b"} ! All` is `HP:1`."""
     value = _COMMENT.split(value, maxsplit=1)[0].strip()
-    value = _MODIFIERS.sub("", value)
+    value = _without_modifiers(value)
     return _ESCAPE.sub(lambda match: " " if match[1] in "nWt" else match[1], value)

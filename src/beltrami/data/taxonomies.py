@@ -13,6 +13,7 @@ from pathlib import Path
 from beltrami.data.collect import Collector
 from beltrami.data.edge_list import GRAPH_SUFFIX, edge_rows
 from beltrami.data.hierarchy import HierarchyError, quoted_names
+from beltrami.data.lines import quoted
 from beltrami.data.text import numbered_lines
 from beltrami.data.tree import Tree
 
@@ -71,8 +72,9 @@ def _tree(
         if child in parent_of:
             again = "the same edge" if parent_of[child] == parent else "a second parent"
             raise TaxonomyError(
-                f"{source}, line {line}: {child!r} has {again} (first on line {line_of[child]}); "
-                "a tree gives each node one parent, so remove one of the two lines"
+                f"{source}, line {line}: {quoted(child)} has {again} (first on line "
+                f"{line_of[child]}); a tree gives each node one parent, so remove one "
+                "of the two lines"
             )
         parent_of[child], line_of[child] = parent, line
         collector.edge(child, parent, line)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+_TEXTS_AT_ONCE = 1024  # whose sums are held in float64
+
 
 def hashed_ngrams(
     texts: Sequence[str], size: int = 1024, *, shortest: int = 2, longest: int = 4
@@ -31,6 +33,15 @@ def hashed_ngrams(
             raise ValueError(f"{name} must be at least 1, got {value}")
     if longest < shortest:
         raise ValueError(f"longest must be at least shortest={shortest}, got {longest}")
+    out = torch.zeros(len(texts), size)
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        block = texts[start : start + _TEXTS_AT_ONCE]
+        out[start : start + len(block)] = _unit_rows(block, size, shortest, longest)
+    return out
+
+
+def _unit_rows(texts: Sequence[str], size: int, shortest: int, longest: int) -> Tensor:
+    """The rows of some texts, float64."""
     rows, columns, values = [], [], []
     for row, text in enumerate(texts):
         for gram, count in Counter(_ngrams(text, shortest, longest)).items():
@@ -43,7 +54,7 @@ def hashed_ngrams(
         place = torch.tensor([rows, columns])
         out.index_put_((place[0], place[1]), torch.tensor(values).double(), accumulate=True)
     length = torch.linalg.vector_norm(out, dim=1, keepdim=True)
-    return (out / torch.where(length > 0, length, 1.0)).float()
+    return out / torch.where(length > 0, length, 1.0)
 
 
 def _ngrams(text: str, shortest: int, longest: int) -> Iterator[str]:

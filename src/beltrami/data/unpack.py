@@ -14,6 +14,7 @@ import lzma
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -55,6 +56,7 @@ class Member:
 def unpack(archive: Path, entry: Entry, target: Path) -> list[StoredFile]:
     """Write the files that the entry keeps below `target`, and say which."""
     written: dict[str, StoredFile] = {}
+    folders: set[str] = set()
     budget = entry.limit
     try:
         for member in _members(archive, entry):
@@ -63,14 +65,22 @@ def unpack(archive: Path, entry: Entry, target: Path) -> list[StoredFile]:
                 continue
             if place.casefold() in written:
                 raise ArchiveError(f"holds {member.name} twice")
+            above = {str(parent) for parent in PurePosixPath(place.casefold()).parents}
+            if place.casefold() in folders or above & written.keys():
+                raise ArchiveError(f"holds a file and a folder of one name, {member.name}")
+            folders |= above
             stored = _write(member, place, target, budget)
             budget -= stored.size
             written[place.casefold()] = stored
         _require_all(entry, [file.path for file in written.values()])
     except ArchiveError as error:
         raise ArchiveError(f"{archive.name}: {error}") from error
-    except _BROKEN as error:
+    except _broken() as error:
         raise ArchiveError(f"{archive.name}: damaged or not a package file: {error}") from error
+    except OSError as error:
+        if error.errno is not None:  # the disk's, not the data's
+            raise
+        raise ArchiveError(f"{archive.name}: damaged: {error}") from error  # bz2 says it so
     return sorted(written.values(), key=lambda file: file.path)
 
 
@@ -278,6 +288,13 @@ def _zstd(archive: Path, part: _Slice) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], process.stdout)
         finally:
             process.kill()
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """What broken data raise, also in the library for Zstandard that is in use, if any."""
+    modules = (sys.modules.get(name) for name in ("compression.zstd", "zstandard"))
+    errors = (getattr(module, "ZstdError", None) for module in modules)
+    return (*_BROKEN, *(error for error in errors if error is not None))
 
 
 def _zstd_in_python(part: _Slice) -> IO[bytes] | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from beltrami.data.collect import Collector, unique_labels
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
+from beltrami.data.lines import quoted
 from beltrami.data.text import numbered_lines
 
 HYPERNYMS = ("@", "@i")
@@ -60,7 +61,8 @@ def read_wordnet(path: str | Path) -> Hierarchy:
     for child, parent in edges:
         if parent not in label:
             raise collector.error(
-                line_of[child], f"{label[child]!r} has the hypernym {parent}, which is not there"
+                line_of[child],
+                f"{quoted(label[child])} has the hypernym {parent}, which is not there",
             )
         collector.edge(label[child], label[parent], line_of[child])
     return collector.hierarchy(f"wordnet-{part}s")

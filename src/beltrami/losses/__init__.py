@@ -7,12 +7,14 @@ from beltrami.losses.entailment import (
     keep_outside,
     least_radius,
 )
+from beltrami.losses.grouped_ranking import grouped_ranking_loss
 from beltrami.losses.ranking import ranking_loss
 
 __all__ = [
     "cone_manifolds",
     "entailment_energy",
     "entailment_loss",
+    "grouped_ranking_loss",
     "keep_outside",
     "least_radius",
     "ranking_loss",

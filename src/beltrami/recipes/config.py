@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 RUNS = Path("runs")
 # What does not change the numbers.
 PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds", "json")
+IN_DIGEST = ("data", "root")  # what the data's digest says better
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,15 @@ class RunConfig:
     """The options that all recipes share."""
 
     recipe: ClassVar[str]
+    # Options that only add trials to a run, so that --resume may change them.
+    adding: ClassVar[tuple[str, ...]] = (
+        "seeds",
+        "dims",
+        "models",
+        "layers",
+        "shares",
+        "learning_rates",
+    )
 
     seeds: int = 3
     """How many times to repeat everything from another start; intervals need at least 2."""

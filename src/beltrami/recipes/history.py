@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,7 @@ def read_run(path: Path) -> PastRun:
     if config is None or not _fits(config, CONFIG_SHAPE):
         raise RunError(f"{path} holds no run: there is no config.json of ours in it")
     metrics = read_document(folder.metrics)
-    whole = metrics is not None and _fits(metrics, METRICS_SHAPE)
+    whole = metrics is not None and _fits(metrics, METRICS_SHAPE) and _is_finite(metrics)
     return PastRun(path, config, metrics if whole else None, folder.finished())
 
 
@@ -90,13 +91,14 @@ def find_runs(root: Path) -> list[PastRun]:
 
 
 # What the code below relies on; a file of another shape was damaged or written by hand. A list
-# stands for any number of such items, a dict with "*" for any keys.
+# stands for any number of such items, a dict with "*" for any keys, a range for its numbers.
+DIGITS = range(18)  # a float has no more
 _NUMBER = (int, float)
 _INTERVAL = {"mean": (*_NUMBER, NoneType), "half_width": (*_NUMBER, NoneType)}
 CONFIG_SHAPE = {"recipe": str, "command": str, "settings": dict, "data": {"name": str}}
 METRICS_SHAPE = {
     **CONFIG_SHAPE,
-    "metrics": [{"key": str, "title": str, "better": (str, NoneType), "digits": int}],
+    "metrics": [{"key": str, "title": str, "better": (str, NoneType), "digits": DIGITS}],
     "summary": [{"group": str, "model": str, "metrics": {"*": {"value": _INTERVAL}}}],
     "trials": [
         {"group": str, "model": str, "seed": int, "metrics": {"*": (*_NUMBER, NoneType)}},
@@ -107,6 +109,8 @@ METRICS_SHAPE = {
 def _fits(value: Any, shape: Any) -> bool:
     if isinstance(shape, list):
         return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if isinstance(shape, range):
+        return isinstance(value, int) and value in shape
     if not isinstance(shape, dict):
         return isinstance(value, shape)
     if not isinstance(value, dict):
@@ -114,6 +118,20 @@ def _fits(value: Any, shape: Any) -> bool:
     if "*" in shape:
         return all(_fits(item, shape["*"]) for item in value.values())
     return all(key in value and _fits(value[key], inner) for key, inner in shape.items())
+
+
+def _is_finite(document: Any) -> bool:
+    """Whether all numbers are floats' own: we write none as NaN, and infinite ones as null."""
+    pending = [document]
+    while pending:  # a stack of our own, as a document may be deeper than Python's
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, _NUMBER) and not abs(value) <= sys.float_info.max:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
+from torch import nn
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.recipes.config import IN_DIGEST
 from beltrami.recipes.folder import SCHEMA, RunFolder
 from beltrami.recipes.observer import Observer, Silence
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
 from beltrami.recipes.processes import Processes, ProcessLostError, joined_processes
-from beltrami.recipes.recipe import Contestant, Recipe, Trial
+from beltrami.recipes.recipe import Contestant, Evaluation, Recipe, Trial
 from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
 from beltrami.report.page import render
 
@@ -44,6 +46,7 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
 
     Under `torchrun` all processes train together; the first one writes and speaks.
     """
+    recipe.data_facts()  # may find the data unfit: before any folder is made
     with joined_processes(recipe.config.device) as processes:
         folder = RunFolder(recipe.config.folder)
         if not processes.is_first:
@@ -87,6 +90,7 @@ def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
             f"{folder.path} holds a run of the recipe {before}, not {recipe.name}; give another "
             "--out, or --fresh to start over"
         )
+    _check_same_experiment(recipe, folder)
     seen: dict[str, Trial] = {}
     for contestant in recipe.contestants():
         for choice in contestant.choices:
@@ -95,6 +99,22 @@ def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
                 if seen.setdefault(trial.name, trial) != trial:
                     raise RuntimeError(f"recipe {recipe.name} has two trials {trial.name}")
                 folder.check_settings(trial)
+
+
+def _check_same_experiment(recipe: Recipe[Any], folder: RunFolder) -> None:
+    """Other data, or other settings than those that add trials, are another experiment."""
+    before = folder.asked_for() or {}
+    remedy = "give another --out, or --fresh to start over"
+    if (before.get("data") or {}).get("digest") not in (None, recipe.data_facts()["digest"]):
+        raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
+    then = before.get("settings") or {}
+    for key, value in recipe.config.settings().items():
+        if key in (*recipe.config.adding, *IN_DIGEST) or then.get(key, value) == value:
+            continue
+        raise ValueError(
+            f"{folder.path} holds a run with other settings ({key} was {then[key]!r}, now "
+            f"{value!r}); {remedy}"
+        )
 
 
 def _trial_of(
@@ -171,7 +191,8 @@ class _Runner:
             value = result.value(metric.key)
             return sign * value if math.isfinite(value) else math.inf
 
-        return min(trained, key=badness)
+        best = min(range(len(trained)), key=lambda i: badness(trained[i]))
+        return trained[self.processes.agree(best)]  # rounding may differ, the choice must not
 
     def _trial(
         self,
@@ -212,7 +233,7 @@ class _Runner:
             model = self.recipe.build(trial).to(session.device)
             parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
             try:
-                self.recipe.train(model, trial, session)
+                evaluation = self._train_and_evaluate(model, trial, session)
             except TrainingDivergedError as error:
                 if not may_diverge:
                     raise
@@ -220,7 +241,6 @@ class _Runner:
                 return TrialResult(
                     trial, {}, {}, session.history, parameters, seconds, {}, str(error)
                 )
-            evaluation = self.recipe.evaluate(model, trial, session)
             metrics = _measured(evaluation.metrics)
             session.end(metrics)
         return TrialResult(
@@ -232,6 +252,21 @@ class _Runner:
             round(session.seconds, 2),
             dict(model.state_dict()),
         )
+
+    def _train_and_evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Also a measure that stumbles over a model that is not finite means that it diverged."""
+        try:
+            self.recipe.train(model, trial, session)
+            return self.recipe.evaluate(model, trial, session)
+        except TrainingDivergedError:
+            raise
+        except ValueError as error:
+            if _is_finite(model):
+                raise
+            raise TrainingDivergedError(
+                f"{trial.name}: the model is not finite any more ({error}); a smaller learning "
+                "rate is the usual remedy"
+            ) from error
 
     def _standings(
         self, contestants: Sequence[Contestant], results: Sequence[Sequence[TrialResult]]
@@ -312,6 +347,10 @@ def _standing_json(standing: Standing) -> dict[str, Any]:
             for c in standing.comparisons
         },
     }
+
+
+def _is_finite(model: nn.Module) -> bool:
+    return all(bool(torch.isfinite(p).all()) for p in model.parameters())
 
 
 def _now() -> str:

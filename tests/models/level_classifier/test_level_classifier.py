@@ -19,6 +19,8 @@ from beltrami.models.level_classifier import (
     level_loss,
     level_step,
     matched_twin,
+    predict_levels,
+    tasks,
 )
 from beltrami.models.parameters import count_parameters
 from beltrami.optim import create_optimizer
@@ -87,6 +89,33 @@ def test_a_taxonomy_is_learned_from_names(geometry: str) -> None:
     assert scores["accuracy_level_1"] > 0.5
     levels = (scores["accuracy_level_0"] + scores["accuracy_level_1"]) / 2
     assert scores["micro_f1"] == pytest.approx(levels)  # every sample has a class at both
+
+
+def test_rows_are_predicted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, features = LevelClassifier(replace(CONFIG, dropout=0.5)), torch.randn(10, 11)
+    model.train()  # dropout has to be off all the same
+    expected = predict_levels(model, features)
+    assert expected.shape == (10, 2)
+    sizes: list[int] = []
+    model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    monkeypatch.setattr(tasks, "ROWS_AT_ONCE", 4)
+    assert torch.equal(predict_levels(model, features), expected)
+    assert sizes == [4, 4, 2]
+    with torch.no_grad():
+        scores = model(features)
+    assert torch.equal(expected, torch.stack([level.argmax(-1) for level in scores], dim=1))
+
+
+def test_classes_below_a_leaf_are_wrong() -> None:
+    torch.manual_seed(0)
+    model, features = LevelClassifier(CONFIG), torch.randn(6, 11)
+    targets = predict_levels(model, features)
+    assert evaluate_levels(model, features, targets)["micro_f1"] == 1
+    targets[:3, 1] = -1
+    found = evaluate_levels(model, features, targets)
+    assert found["accuracy_level_1"] == found["micro_recall"] == 1
+    assert found["micro_precision"] == pytest.approx(9 / 12)
 
 
 def test_bad_config() -> None:

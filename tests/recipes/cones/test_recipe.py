@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from beltrami.data import load_hierarchy
+from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.models.hierarchy.closure_split import split_closure
 from beltrami.models.hierarchy.cones import ConeEmbedding
 from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.cones.layout import EDGE, tree_layout
@@ -77,6 +79,28 @@ def test_the_layout_has_depth_as_radius_and_keeps_subtrees_together() -> None:
     assert near > 0.9
     assert near > far + 0.05
     assert not torch.equal(layout, tree_layout(hierarchy, 4, 2))
+
+
+def test_held_out_pairs_say_nothing_about_the_start() -> None:
+    """A file may list the closure; the start is the same without the pairs that are asked for."""
+    given = load_hierarchy("carnivores")
+    order = torch.randperm(len(given.closure()), generator=torch.Generator().manual_seed(0))
+    pairs = given.closure()[order]
+    whole = Hierarchy(given.name, given.labels, pairs)
+    split = split_closure(whole, share=0.5, seed=0)
+    asked = {tuple(pair) for pair in torch.cat([split.valid, split.test]).tolist()}
+    kept = torch.tensor([tuple(pair) not in asked for pair in pairs.tolist()])
+    assert 0 < len(asked) == int((~kept).sum())
+    layout = tree_layout(whole, 3, 0)
+    assert torch.equal(layout, tree_layout(Hierarchy(given.name, given.labels, pairs[kept]), 3, 0))
+    torch.testing.assert_close(layout.norm(dim=-1), EDGE * given.depth.double())
+
+
+def test_each_share_has_a_group_of_its_own() -> None:
+    shares = (0.07, 0.1, 0.10000001, 0.1 + 2**-56, 1e-300)
+    groups = [c.group for c in ConesRecipe(replace(TINY, shares=shares)).contestants()]
+    names = [group.removesuffix("% of the implied pairs shown") for group in groups[::3]]
+    assert names == ["7", "10", "10.000001", "10.000000000000002", "1E-298"]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,25 @@ def test_a_network_learns_the_generated_tree(tmp_path: Path) -> None:
         assert standing.comparison("macro_f1").value.mean > 0.6
 
 
+@pytest.mark.parametrize(
+    ("widths", "alike"), [((4,), False), ((8, 4), None)], ids=["one width", "two widths"]
+)
+def test_the_page_compares_parameters_by_their_counts(
+    folder: Path, tmp_path: Path, widths: tuple[int, ...], alike: bool | None
+) -> None:
+    from beltrami.recipes.runner import run
+
+    config = tiny(folder, layers=("hybonet",), widths=widths, epochs=1, seeds=1, out=tmp_path / "r")
+    outcome = run(create(config))
+    own, twin = (s.results[0].parameters for s in outcome.standings)
+    within = abs(own - twin) <= 0.01 * own
+    assert alike is None or within == alike
+    html = (tmp_path / "r" / "report.html").read_text()
+    assert ("Their numbers of parameters differ by 1% at most." in html) == within
+    assert (f"{own:,} and {twin:,} in the twin" in html) != within
+    assert "as many parameters" not in html
+
+
 def test_the_ball_has_a_twin_of_its_own(folder: Path) -> None:
     recipe = create(tiny(folder, geometry="ball", layers=("hgcn",)))
     assert [c.model for c in recipe.contestants()] == ["ball", "euclidean"]

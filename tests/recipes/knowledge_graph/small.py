@@ -42,6 +42,8 @@ def small_config(data: Path | str, **options: Any) -> KnowledgeGraphRunConfig:
         "validate_every": 5,
         "seeds": 1,
     }
+    if options.get("objective") == "softmax":  # it takes neither
+        del usual["pool"], usual["negatives"]
     return KnowledgeGraphRunConfig(**{"data": str(data), "device": "cpu", **usual, **options})
 
 

@@ -15,6 +15,8 @@ from beltrami.recipes.knowledge_graph.recipe import KnowledgeGraphRecipe
 
 def test_the_defaults_are_accepted() -> None:
     KnowledgeGraphRunConfig().check()
+    KnowledgeGraphRunConfig(objective="softmax").check()
+    KnowledgeGraphRunConfig(objective="tails", pool=9, negatives=7.0).check()
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,8 @@ def test_the_defaults_are_accepted() -> None:
         ({"pool": 0}, "--pool must be at least 1, got 0"),
         ({"validate_every": 0}, "--validate-every must be at least 1, got 0"),
         ({"negatives": math.nan}, "--negatives must be a positive number, got nan"),
+        ({"objective": "softmax", "negatives": 7.0}, "--negatives 7 has no use with --objective s"),
+        ({"objective": "softmax", "pool": 9}, "--pool 9 has no use with --objective softmax"),
         ({"curvature": 0.0}, "--curvature must lie between 0.01 and 100, got 0"),
         ({"curvature_rate": -1.0}, "--curvature-rate must be 0 or more, got -1"),
         ({"models": ()}, "--models is empty"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from beltrami.analysis.hierarchy import level_scores
 from beltrami.models.level_classifier import level_loss
 from beltrami.recipes.levels.config import LevelsConfig
 from beltrami.recipes.levels.recipe import LevelsRecipe
@@ -98,6 +99,23 @@ def test_tree_errors_are_of_the_lowest_classes(tmp_path: Path) -> None:
     assert found == {"tie": 2.0, "lca_height": 2.0, "jaccard": 0.5}
 
 
+def test_the_tree_errors_are_told_the_depth(tmp_path: Path) -> None:
+    """What is found below a leaf's own depth changes hierarchical F1 and nothing else."""
+    data = tmp_path / "tree.tsv"
+    write_tree(data)
+    with data.open("a") as file:
+        file.writelines(f"shallow{i}\ttop{i}\n" for i in range(3))
+    recipe = create(LevelsConfig(data=str(data), ngrams=8))
+    assert isinstance(recipe, LevelsRecipe)
+    targets = recipe.samples.labels.targets
+    assert (targets[:, 1] < 0).sum() == 3
+    deeper = targets.clamp(min=0)
+    assert recipe._tree_errors(deeper, targets) == recipe._tree_errors(targets, targets)
+    found = level_scores(deeper, targets)
+    assert found.micro_f1 == pytest.approx(2 * 75 / (75 + 78))
+    assert found.accuracy == (1.0, 1.0)
+
+
 def test_shares_of_the_loss_sum_up_to_it() -> None:
     torch.manual_seed(0)
     scores = [torch.randn(9, k, dtype=torch.float64) for k in (2, 5, 3)]
@@ -136,6 +154,12 @@ def test_labels_become_words(label: str, text: str) -> None:
         ({"learning_rates": (0.1, 0.1)}, "--learning-rates names one twice"),
         ({"features": Path("features.npy")}, "must be a .csv or .tsv table"),
         ({"features": Path("no-such.csv")}, "no-such.csv"),
+        (
+            {"features": Path("f.csv"), "ngrams": 64},
+            "--ngrams 64 is about names, which --features f.csv replaces",
+        ),
+        ({"ngrams": 1 << 27}, r"too many for --ngrams 134217728.* by --root LABEL"),
+        ({"batch": 1 << 26}, r"classes, too many: the scores of 67,108,864 .* by --root LABEL"),
         ({"data": ""}, "--data is empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The settings of a graph network, and its Euclidean twin with as many parameters."""
+"""The settings of a graph network, and its Euclidean twin of about the same size."""
 
 from __future__ import annotations
 

@@ -2,7 +2,12 @@
 
 from beltrami.models.level_classifier.config import LevelConfig, matched_twin
 from beltrami.models.level_classifier.model import LevelClassifier
-from beltrami.models.level_classifier.tasks import evaluate_levels, level_loss, level_step
+from beltrami.models.level_classifier.tasks import (
+    evaluate_levels,
+    level_loss,
+    level_step,
+    predict_levels,
+)
 
 __all__ = [
     "LevelClassifier",
@@ -11,4 +16,5 @@ __all__ = [
     "level_loss",
     "level_step",
     "matched_twin",
+    "predict_levels",
 ]

@@ -1,4 +1,4 @@
-"""The settings of a classifier of levels, and its Euclidean twin with as many parameters."""
+"""The settings of a classifier of levels, and its Euclidean twin of about the same size."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LevelConfig:
 
 
 def matched_twin(config: LevelConfig, count: Callable[[LevelConfig], int]) -> LevelConfig:
-    """The same classifier in Euclidean space, with hidden widths that match its parameters.
+    """The same classifier in Euclidean space, with hidden widths that come closest in parameters.
 
     Args:
         config: of the hyperbolic model.

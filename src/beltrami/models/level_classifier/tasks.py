@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 
 from beltrami.analysis.hierarchy import level_scores
 
+ROWS_AT_ONCE = 1024  # of features; scores of all classes are held for so many
+
 
 def level_loss(scores: Sequence[Tensor], targets: Tensor) -> Tensor:
     """The sum over levels of the mean cross-entropy of the samples that have a class there.
@@ -43,8 +45,19 @@ def level_step(model: nn.Module, features: Tensor, targets: Tensor, optimizer: O
 
 
 @torch.no_grad()
+def predict_levels(model: nn.Module, features: Tensor) -> Tensor:
+    """The class with the highest score at each level, int64 (n, levels), on the CPU.
+
+    Blocks of rows go to the model's device one by one, so that neither all features nor the scores
+    of all rows are there at once.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    blocks = (model(block.to(device)) for block in features.split(ROWS_AT_ONCE))
+    found = [torch.stack([level.argmax(-1) for level in scores], dim=1).cpu() for scores in blocks]
+    return torch.cat(found)
+
+
 def evaluate_levels(model: nn.Module, features: Tensor, targets: Tensor) -> dict[str, float]:
     """Accuracy at each level and hierarchical F1 (`micro_f1`), see `analysis.level_scores`."""
-    model.eval()
-    predicted = torch.stack([level.argmax(-1) for level in model(features)], dim=1)
-    return level_scores(predicted, targets).as_dict()
+    return level_scores(predict_levels(model, features), targets.cpu()).as_dict()

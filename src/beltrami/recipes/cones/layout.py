@@ -18,10 +18,10 @@ def tree_layout(hierarchy: Hierarchy, dim: int, seed: int) -> Tensor:
     """Tangent vectors at the origin, float64 (n, dim), of the hierarchy's spanning tree.
 
     The radius is the depth, and the direction that of the parent with a random turn that gets
-    smaller with depth, so that subtrees stay together. Only direct edges are used, which every
-    training is shown.
+    smaller with depth, so that subtrees stay together. Only edges that no others imply are used,
+    which every training is shown: a file may list implied pairs too, and some of them are held out.
     """
-    tree = hierarchy.spanning_tree()
+    tree = hierarchy.reduction().spanning_tree()
     generator = torch.Generator().manual_seed(mixed(seed, 0))
     turns = torch.randn(len(tree), dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)
     parent, depth = torch.tensor(tree.parent), torch.tensor(tree.depth)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -86,7 +87,7 @@ class ConesRecipe(Recipe[ConesConfig]):
         return [
             Contestant(
                 model,
-                f"{100 * share:g}% of the implied pairs shown",
+                f"{percent(share)}% of the implied pairs shown",
                 {"share": share, **common},
                 None if model == TWIN else TWIN,
                 rates,
@@ -133,6 +134,12 @@ class ConesRecipe(Recipe[ConesConfig]):
         from beltrami.recipes.cones.report import cones_page
 
         return cones_page(self, outcome)
+
+
+def percent(share: float) -> str:
+    """A hundred times the share, with all its digits, so that no two shares have the same text."""
+    exact = (Decimal(repr(share)) * 100).normalize()
+    return str(exact) if 0 < share < 1e-9 else f"{exact:f}"
 
 
 def train_cones_in_session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beltrami.recipes.cones.config import NAMES
-from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.outcome import Outcome
 from beltrami.recipes.pages import model_name, run_facts, training_figure
 from beltrami.recipes.tables import standing_tables
 from beltrami.report.charts import Series, line_chart
@@ -66,19 +66,25 @@ def cones_page(recipe: ConesRecipe, outcome: Outcome) -> Page:
 def _lead(outcome: Outcome) -> str:
     group, standings = list(outcome.groups().items())[-1]
     scores = (f"{model_name(s, NAMES)} {s.comparison('f1').value.format()}" for s in standings)
-    told = _verdicts(standings)
-    return f"With {group}, F1 on pairs that were not is: {', '.join(scores)}. {told}".strip()
+    return " ".join(
+        [f"With {group}, F1 on pairs that were not is: {', '.join(scores)}.", *_verdicts(outcome)]
+    )
 
 
-def _verdicts(standings: list[Standing]) -> str:
-    words = {
-        "better": "better than",
-        "worse": "worse than",
-        "no difference": "not told apart by the seeds from",
-    }
-    found = [(model_name(s, NAMES), s.comparison("f1").verdict) for s in standings]
-    told = [f"{name} is {words[v]} its Euclidean twin" for name, v in found if v]
-    return "; ".join(told) + "." if told else ""
+def _verdicts(outcome: Outcome) -> list[str]:
+    """At how many shares each geometry is better or worse than its twin, by F1."""
+    found: dict[str, list[str]] = {}
+    for standing in outcome.standings:
+        if standing.contestant.twin:
+            verdict = standing.comparison("f1").verdict
+            found.setdefault(model_name(standing, NAMES), []).append(verdict)
+    return [
+        f"Of {len(verdicts)} shares, {name} is better than its Euclidean twin at "
+        f"{verdicts.count('better')}, worse at {verdicts.count('worse')}, and at "
+        f"{verdicts.count('no difference')} the seeds do not tell them apart."
+        for name, verdicts in found.items()
+        if all(verdicts)
+    ]
 
 
 def _share_figure(outcome: Outcome, key: str, title: str) -> Figure:

@@ -25,8 +25,9 @@ LAYER_NAMES = {
 class GraphRunConfig(RunConfig):
     """Classify the nodes of a graph, or predict its links, in hyperbolic and in flat space.
 
-    A graph network of each kind of layer is trained beside its Euclidean twin with as many
-    parameters. The default, a generated tree of 1,365 nodes, takes about a minute on two cores.
+    A graph network of each kind of layer is trained beside its Euclidean twin, as close in
+    parameters as widths allow. The default, a generated tree of 1,365 nodes, takes up to a minute
+    and a half on two cores.
     """
 
     recipe: ClassVar[str] = "graph"
@@ -54,7 +55,8 @@ class GraphRunConfig(RunConfig):
 
     widths: tuple[int, ...] = (32, 16)
     """Coordinates after each layer; the last is the size of the embedding. Hidden layers of the
-    twin are a little wider, so that it has as many parameters."""
+    twin are a little wider, to come as close in parameters as widths allow; with one width there
+    is no hidden layer, and the twin has fewer."""
 
     epochs: int = 80
     """Full-batch steps; the best of them on validation data is kept."""

@@ -28,11 +28,11 @@ TASKS = {
         "along those that are asked for.",
     ),
 }
+ALIKE = 0.01  # share of its parameters by which a twin may differ without mention
 HOW_IT_IS_COMPARED = (
-    "Each network has a Euclidean twin of the same kind with as many parameters: its hidden layers "
-    "are a little wider, because it has no use for time columns. Splits, starts and steps are by "
-    "the same seeds. The learning rate was chosen on the first seed and the epoch on every seed, "
-    "by the score on validation data: macro F1 for nodes, ROC AUC for links."
+    "Splits, starts and steps are by the same seeds. The learning rate was chosen on the first "
+    "seed and the epoch on every seed, by the score on validation data: macro F1 for nodes, ROC "
+    "AUC for links."
 )
 
 
@@ -50,7 +50,7 @@ def graph_page(recipe: GraphRecipe, outcome: Outcome) -> Page:
         sections=(
             Section("The comparison", (), (), standing_tables(outcome, NAMES)),
             Section("How it was trained", (), (training_figure(outcome, NAMES),)),
-            Section("How it is measured", (how, HOW_IT_IS_COMPARED)),
+            Section("How it is measured", (how, twin_sizes(outcome), HOW_IT_IS_COMPARED)),
         ),
         facts=(
             (
@@ -68,6 +68,27 @@ def graph_page(recipe: GraphRecipe, outcome: Outcome) -> Page:
         command=outcome.command,
         footer=f"Written by beltrami {outcome.document['beltrami']}.",
     )
+
+
+def twin_sizes(outcome: Outcome) -> str:
+    """How the twins compare in parameters, by their counts."""
+    apart = []
+    for name, standings in outcome.groups().items():
+        sizes = {s.contestant.model: s.results[0].parameters for s in standings}
+        for standing in standings:
+            if standing.contestant.twin:
+                own, twin = sizes[standing.contestant.model], sizes[standing.contestant.twin]
+                if abs(twin - own) > ALIKE * own:
+                    apart.append(
+                        f"{name}: {own:,} and {twin:,} in the twin ({twin / own - 1:+.1%})"
+                    )
+    text = (
+        "Each network has a Euclidean twin of the same kind. The twin has no use for time columns; "
+        "its hidden layers, if there are any, are a little wider instead. "
+    )
+    if not apart:
+        return f"{text}Their numbers of parameters differ by {ALIKE:.0%} at most."
+    return f"{text}Numbers of parameters that differ by more than {ALIKE:.0%}: {'; '.join(apart)}."
 
 
 def _lead(outcome: Outcome, metric: Metric, chosen_by: str) -> str:

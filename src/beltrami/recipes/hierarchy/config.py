@@ -59,7 +59,7 @@ class HierarchyConfig(RunConfig):
     negatives: float = 50.0
     """How much the pool weighs against one ancestor: as this many sampled nodes would."""
 
-    learning_rates: tuple[float, ...] = (0.1, 0.3)
+    learning_rates: tuple[float, ...] = (0.1, 0.3, 1.0)
     """Each geometry's first seed tries all of them; the highest MAP decides for the other seeds."""
 
     burn_in: float = 0.3

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 START = 1e-3  # root mean square distance of the points from the origin
 DISTORTION_SOURCES = 256  # nodes from which distances are compared with hops
+MOST_RATIOS = 1 << 26  # pairs compared with hops
+RANKED = 100_000  # nodes whose ancestors are ranked; of more, a sample of so many
 SARKAR_DISTORTION = 1.0  # allowed beyond 1; a small one would need hundreds of bits
 CURVE_POINTS = 40  # ranks at which the rank curve is kept
 
@@ -53,12 +55,16 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
     def __init__(self, config: HierarchyConfig) -> None:
         super().__init__(config)
         self.hierarchy: Hierarchy = load_hierarchy(config.data, root=config.root)
+        self._trees: dict[int, PlacedTree] = {}
         if not len(self.hierarchy.edges):
             raise ValueError(f"{config.data} has no edges; there is nothing to embed")
         if len(self.hierarchy) < 4:
             raise ValueError(
                 f"{config.data} has {len(self.hierarchy)} nodes; at least 4 are needed"
             )
+        if "sarkar" in config.models:
+            for dim in config.dims:
+                self._placed(dim)  # now, where it can still be refused
 
     @cached_property
     def relation(self) -> Relation:
@@ -106,10 +112,16 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
     def build(self, trial: Trial) -> nn.Module:
         """A table of points near the origin, or Sarkar's placed ones."""
         if trial.model == "sarkar":
-            return PlacedTree(self.hierarchy, trial["dim"])
+            return self._placed(trial["dim"])
         dim = trial["dim"]
         manifold = manifold_of(trial.model, dim)
         return PointTable(len(self.hierarchy), dim, manifold, radius=START, seed=trial.seed)
+
+    def _placed(self, dim: int) -> PlacedTree:
+        """Sarkar's tree, placed once for all seeds."""
+        if dim not in self._trees:
+            self._trees[dim] = PlacedTree(self.hierarchy, dim)
+        return self._trees[dim]
 
     def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
         """Train a table; Sarkar's tree is finished as it is."""
@@ -132,7 +144,9 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         """Reconstruction of the closure, distortion of hops, depth against radius."""
         if isinstance(model, PlacedTree):
             rows = model.rows
-            found = measures.reconstruction(rows, self.relation.pairs, len(self.hierarchy))
+            found = measures.reconstruction(
+                rows, self.relation.pairs, len(self.hierarchy), sample=self.ranked
+            )
             stretch = measures.distortion(
                 rows, self.hierarchy.hops, len(self.hierarchy), sources=self._sources()
             )
@@ -140,7 +154,9 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         else:
             assert isinstance(model, PointTable)
             points = model.weight.detach()
-            found = measures.reconstruct_points(points, model.manifold, self.relation.pairs)
+            found = measures.reconstruct_points(
+                points, model.manifold, self.relation.pairs, sample=self.ranked
+            )
             stretch = measures.distortion_of_points(
                 points.cpu(), model.manifold, self.hierarchy.hops, sources=self._sources()
             )
@@ -169,7 +185,15 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         return hierarchy_page(self, outcome)
 
     def _sources(self) -> int | None:
-        return DISTORTION_SOURCES if len(self.hierarchy) > DISTORTION_SOURCES else None
+        """From how many nodes distances are compared; None for all."""
+        count = len(self.hierarchy)
+        most = max(1, min(DISTORTION_SOURCES, MOST_RATIOS // count))
+        return most if most < count else None
+
+    @property
+    def ranked(self) -> int | None:
+        """For how many nodes ancestors are ranked; None for all."""
+        return RANKED if len(self.relation.sources) > RANKED else None
 
 
 class PlacedTree(nn.Module):

@@ -53,9 +53,7 @@ def hierarchy_page(recipe: HierarchyRecipe, outcome: Outcome) -> Page:
         ),
         table=None,
         sections=(
-            Section(
-                "The comparison", (_verdict(curved, twin),), (), standing_tables(outcome, NAMES)
-            ),
+            Section("The comparison", _verdicts(outcome), (), standing_tables(outcome, NAMES)),
             *sections,
         ),
         facts=(*_facts(recipe), *run_facts(outcome, NAMES)),
@@ -89,18 +87,22 @@ def _lead(hierarchy: Hierarchy, curved: Standing, twin: Standing) -> str:
     )
 
 
-def _verdict(curved: Standing, twin: Standing) -> str:
-    if curved is twin:
-        return "There is no hyperbolic contestant to compare."
-    comparison = curved.comparison("map")
-    if comparison.difference is None or comparison.difference.half_width is None:
-        return "One seed gives no interval, so whether the difference is chance cannot be said."
-    gap = comparison.difference.format()
-    return {
-        "better": f"Curvature helps here: MAP is higher by {gap} over the seeds.",
-        "worse": f"Curvature does not help here: MAP changes by {gap} over the seeds.",
-        "no difference": f"The seeds do not tell the two apart: MAP changes by {gap}.",
-    }[comparison.verdict]
+def _verdicts(outcome: Outcome) -> tuple[str, ...]:
+    """A sentence for each trained curved contestant: picking the best first would flatter it."""
+    found = []
+    for standing in outcome.standings:
+        if standing.contestant.twin is None or standing.contestant.model == "sarkar":
+            continue
+        comparison = standing.comparison("map")
+        gap = comparison.difference
+        who = f"{_name(standing)}, {standing.contestant.group}"
+        if gap is None or gap.half_width is None:
+            found.append(f"{who}: one seed gives no interval, so chance cannot be ruled out.")
+            continue
+        words = {"better": "curvature helps", "worse": "curvature does not help"}
+        verdict = words.get(comparison.verdict, "the seeds do not tell it from its twin")
+        found.append(f"{who}: {verdict}; MAP differs from the twin's by {gap.format()}.")
+    return tuple(found) or ("There is no trained hyperbolic contestant to compare.",)
 
 
 def _name(standing: Standing) -> str:
@@ -240,6 +242,7 @@ def _dimension_figure(outcome: Outcome, key: str, label: str, log: bool) -> Figu
 
 def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
     data, config = recipe.data_facts(), recipe.config
+    ranked = "all nodes" if recipe.ranked is None else f"{recipe.ranked:,} nodes, drawn once"
     return (
         (
             "Data",
@@ -250,4 +253,5 @@ def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
             "Training",
             f"Riemannian SGD, {config.epochs} epochs, {config.batch} nodes a step, float64",
         ),
+        ("Ranked", f"the ancestors of {ranked}"),
     )

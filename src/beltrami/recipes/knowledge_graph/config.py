@@ -52,7 +52,8 @@ class KnowledgeGraphRunConfig(RunConfig):
     """Entities a step whose mean stands for random tails (pairs and tails)."""
 
     negatives: float = 50.0
-    """How much the pool weighs against one true triple: as this many sampled ones would."""
+    """How much the pool weighs against one true triple: as this many sampled ones would
+    (pairs and tails)."""
 
     learning_rates: tuple[float, ...] = (0.006, 0.05)
     """Of Adam; low ones for graphs of very many triples. Each model's first seed tries all of them;
@@ -85,6 +86,13 @@ class KnowledgeGraphRunConfig(RunConfig):
                 raise ValueError(f"--{option} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.negatives < float("inf"):
             raise ValueError(f"--negatives must be a positive number, got {self.negatives:g}")
+        for name in ("pool", "negatives"):
+            value = getattr(self, name)
+            if self.objective == "softmax" and value != getattr(type(self), name):
+                raise ValueError(
+                    f"--{name} {value:g} has no use with --objective softmax, which takes all "
+                    "entities; leave one of the two out"
+                )
         if not 0.01 < self.curvature < 100:  # the bounds of `KnowledgeGraphConfig`
             raise ValueError(f"--curvature must lie between 0.01 and 100, got {self.curvature:g}")
         if not 0 <= self.curvature_rate < float("inf"):

@@ -37,7 +37,7 @@ class LevelsConfig(RunConfig):
     in its first column and numbers in the others."""
 
     ngrams: int = 1024
-    """Columns that the n-grams of names are hashed to."""
+    """Columns that the n-grams of names are hashed to; without --features."""
 
     levels: int | None = None
     """How many levels from the top, the root's own left out; all of two classes or more if not
@@ -51,7 +51,7 @@ class LevelsConfig(RunConfig):
 
     widths: tuple[int, ...] = (64, 16)
     """Coordinates after each layer; the last is the size of the embedding. Hidden layers of the
-    twin are a little wider, so that it has as many parameters."""
+    twin are a little wider, to come as close in parameters as widths allow."""
 
     epochs: int = 40
     """Passes over the training leaves; the best of them on validation leaves is kept."""
@@ -78,6 +78,11 @@ class LevelsConfig(RunConfig):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        if self.features is not None and self.ngrams != type(self).ngrams:
+            raise ValueError(
+                f"--ngrams {self.ngrams} is about names, which --features {self.features} "
+                "replaces; give one of the two"
+            )
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"--widths must be 1 or more each, got {self.widths}")
         if not 0 <= self.dropout < 1:

@@ -12,7 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.analysis.hierarchy import ClassTables, class_tables, level_scores, tree_errors
-from beltrami.models.level_classifier import LevelClassifier, LevelConfig, matched_twin
+from beltrami.models.level_classifier import (
+    LevelClassifier,
+    LevelConfig,
+    evaluate_levels,
+    matched_twin,
+    predict_levels,
+)
 from beltrami.models.parameters import count_parameters
 from beltrami.recipes.best import agreed
 from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
@@ -40,12 +46,17 @@ class LevelsRecipe(Recipe[LevelsConfig]):
     names: ClassVar[dict[str, str]] = NAMES
     chosen_by: ClassVar[str] = "validation_f1"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("hierarchical_f1", "Hierarchical F1", "micro, over levels; 1 is perfect", "higher"),
+        Metric("hierarchical_f1", "Hierarchical F1", "micro; too deep is wrong", "higher"),
         Metric("mean_accuracy", "Mean accuracy", "over levels; 1 is perfect", "higher"),
         Metric("exact", "Right at every level", "share of leaves", "higher"),
-        Metric("tie", "Tree-induced error", "edges to the right class; 0 is perfect", "lower"),
-        Metric("lca_height", "LCA height", "of right and found class", "lower"),
-        Metric("jaccard", "Jaccard", "of ancestors of right and found class", "higher"),
+        Metric(
+            "tie",
+            "Tree-induced error",
+            "edges to the right class, level given",
+            "lower",
+        ),
+        Metric("lca_height", "LCA height", "of right and found class, level given", "lower"),
+        Metric("jaccard", "Jaccard", "of the ancestors of both, level given", "higher"),
         *(
             Metric(f"accuracy_{i}", f"Accuracy, level {i}", f"{i} below the root", "higher")
             for i in range(MOST_LEVELS)
@@ -126,7 +137,8 @@ class LevelsRecipe(Recipe[LevelsConfig]):
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Accuracy by level, hierarchical F1, and errors in the tree of the lowest classes."""
         _, validation, test = self.samples.parts(trial.seed)
-        predicted, targets = self._predict(model, test, session), self.samples.labels.targets[test]
+        features, targets = self._part(test)
+        predicted = predict_levels(model, features)
         found = level_scores(predicted, targets)
         accuracy = found.accuracy
         known = [value for value in accuracy if not math.isnan(value)]
@@ -140,9 +152,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
                 for depth, value in zip(self.samples.labels.depths, accuracy, strict=True)
                 if depth < MOST_LEVELS and not math.isnan(value)
             },
-            "validation_f1": level_scores(
-                self._predict(model, validation, session), self.samples.labels.targets[validation]
-            ).micro_f1,
+            "validation_f1": evaluate_levels(model, *self._part(validation))["micro_f1"],
         }
         metrics = agreed(session.processes, metrics)
         curve = {"level": list(map(float, self.samples.labels.depths)), "accuracy": list(accuracy)}
@@ -160,15 +170,11 @@ class LevelsRecipe(Recipe[LevelsConfig]):
     def _part(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self.samples.features[rows], self.samples.labels.targets[rows]
 
-    @torch.no_grad()
-    def _predict(self, model: nn.Module, rows: Tensor, session: Session) -> Tensor:
-        """The class found at each level, (rows, levels)."""
-        model.eval()
-        scores = model(self.samples.features[rows].to(session.device))
-        return torch.stack([level.argmax(-1) for level in scores], dim=1).cpu()
-
     def _tree_errors(self, predicted: Tensor, targets: Tensor) -> dict[str, float]:
-        """How far the class found at a leaf's lowest level is from the right one."""
+        """How far the class found at a leaf's lowest level is from the right one.
+
+        The level is taken from the leaf, not from the prediction, which has no depth of its own.
+        """
         if self.tables is None:
             return {}
         known = targets >= 0

@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 
 HOW_IT_IS_MEASURED = (
     "Of the leaves 60% are trained on, 20% chosen on and 20% tested on, drawn anew by each seed. A "
-    "leaf's class at a level is its ancestor there; levels without one are left out. Classes that "
-    "no training leaf has cannot be found, in either geometry.",
-    "Hierarchical F1 counts right classes over all levels together. The tree-induced error is the "
-    "number of edges between the class found at a leaf's lowest level and the right one; LCA "
-    "height is how far up their lowest common ancestor is; Jaccard compares their ancestors.",
-    "The Euclidean twin has as many parameters: its hidden layers are a little wider. Starts, "
-    "splits and batches are by the same seeds. The learning rate was chosen on the first seed and "
-    "the epoch on every seed, by hierarchical F1 on validation leaves.",
+    "leaf's class at a level is its ancestor there; an accuracy is over the leaves that have one. "
+    "Classes that no training leaf has cannot be found, in either geometry.",
+    "Hierarchical F1 compares the classes found at all levels with those that the leaf has, summed "
+    "over leaves. A class is found at every level, and one below the leaf's own depth is wrong, so "
+    "1 is out of reach where leaves end at different depths, in either geometry.",
+    "The tree-induced error is the number of edges between the class found at a leaf's lowest "
+    "level and the right one; LCA height is how far up their lowest common ancestor is; Jaccard "
+    "compares their ancestors. These three, and the accuracies, are told the leaf's depth.",
+    "The Euclidean twin has hidden layers a little wider, to come as close in parameters as widths "
+    "allow; the counts are among the facts below. Starts, splits and batches are by the same "
+    "seeds. The learning rate was chosen on the first seed and the epoch on every "
+    "seed, by hierarchical F1 on validation leaves.",
 )
 SAID = {
     "better": "The interval of the difference is above 0: curvature helps here.",
@@ -122,7 +126,7 @@ def _score_figure(outcome: Outcome) -> Figure:
     svg = dot_chart(
         groups,
         title="Scores over all levels",
-        description="Scores of both geometries; 1 is perfect.",
+        description="Scores of both geometries; higher is better.",
         x_label="Score",
     )
     return Figure("Over all levels", svg, "Test leaves; bars are 95% intervals over seeds.")

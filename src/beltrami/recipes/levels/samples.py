@@ -14,11 +14,13 @@ from beltrami.data import Hierarchy, HierarchyError, load_hierarchy
 from beltrami.data.graph_files import NodeNames, read_features
 from beltrami.data.levels import LevelLabels, level_labels
 from beltrami.data.text_features import hashed_ngrams
+from beltrami.models.level_classifier.tasks import ROWS_AT_ONCE
 from beltrami.recipes.levels.config import LevelsConfig
 from beltrami.recipes.seeding import shuffled
 
 SHARES = (0.6, 0.2)  # of training and validation; the rest is the test
 FEWEST = 10  # leaves
+MOST_NUMBERS = 1 << 28  # in one table of float32, 1 GiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +59,31 @@ def load_samples(config: LevelsConfig) -> Samples:
             f"{hierarchy.name} has {len(labels.nodes)} leaves below its first level; at least "
             f"{FEWEST} are needed"
         )
+    check_size(hierarchy.name, labels, config)
     names = [hierarchy.labels[node] for node in labels.nodes.tolist()]
     if config.features is None:
         features = hashed_ngrams([words(name) for name in names], config.ngrams)
     else:
         features = read_leaf_features(config.features, names)
     return Samples(hierarchy, features, labels)
+
+
+def check_size(name: str, labels: LevelLabels, config: LevelsConfig) -> None:
+    """Refuse, before any table is made, what would have more than `MOST_NUMBERS` in one."""
+    leaves, classes = len(labels.nodes), sum(labels.sizes)
+    if config.features is None and leaves * config.ngrams > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} has {leaves:,} leaves, too many for --ngrams {config.ngrams}: features may "
+            f"have {MOST_NUMBERS:,} numbers (1 GiB), that is {MOST_NUMBERS // config.ngrams:,} "
+            "leaves; take a part of it by --root LABEL, or fewer --ngrams"
+        )
+    rows = max(config.batch, ROWS_AT_ONCE)
+    if rows * classes > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} has {classes:,} classes, too many: the scores of {rows:,} leaves may have "
+            f"{MOST_NUMBERS:,} numbers (1 GiB), that is {MOST_NUMBERS // rows:,} classes; take a "
+            "part of it by --root LABEL, or fewer --levels"
+        )
 
 
 def words(label: str) -> str:

@@ -39,7 +39,6 @@ def train_levels(
         trial: with epochs, batch, learning_rate and weight_decay. session: of the trial.
     """
     features, targets = (part.to(session.device) for part in train)
-    asked = [part.to(session.device) for part in validation]
     batch, processes = trial["batch"], session.processes
     per_epoch = math.ceil(len(features) / batch)
     steps = trial["epochs"] * per_epoch
@@ -60,7 +59,7 @@ def train_levels(
         processes.sum_gradients(model.parameters())
         optimizer.step()
         if place == per_epoch - 1:
-            found = evaluate_levels(model, asked[0], asked[1])["micro_f1"]
+            found = evaluate_levels(model, *validation)["micro_f1"]
             best.see(agreed(processes, {"f1": found})["f1"], step + 1)
         session.step(step + 1, loss=processes.sum(loss.detach()))
     best.restore()
