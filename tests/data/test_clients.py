@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def test_pip_from_the_path_where_this_python_has_none(
 ) -> None:
     entry, archive = toy("pypi")
     clients.serve("pypi", archive)
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "_has_pip", lambda: False)
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(
         module.shutil,
@@ -53,12 +55,23 @@ def test_pip_from_the_path_where_this_python_has_none(
     assert download(entry, tmp_path).read_bytes() == archive
 
 
+def test_looking_for_pip_leaves_imports_alone() -> None:
+    """`find_spec("pip")` would make setuptools, and torch's compiler with it, fail to import."""
+    code = (
+        "import sys, warnings; warnings.simplefilter('error')\n"
+        "from beltrami.data import clients; clients._program('pypi')\n"
+        "import setuptools; assert '_distutils' in sys.modules['distutils'].__file__"
+    )
+    pytest.importorskip("setuptools")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_client_is_named(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "_has_pip", lambda: False)
     with pytest.raises(ClientError, match=f"{module.PROGRAMS[kind]} is not installed"):
         download(toy(kind)[0], tmp_path)
 

@@ -17,7 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from beltrami.data.entry import Entry, Kind
@@ -92,8 +92,21 @@ def _arguments(entry: Entry) -> list[str]:
     return ["download", *entry.client_options, f"{entry.package}={entry.version}"]
 
 
+def _has_pip() -> bool:
+    """Whether this Python has pip.
+
+    Not by `find_spec`: setuptools takes that for pip at work, and from then on leaves Python's own
+    distutils alone, without which torch's compiler does not start.
+    """
+    try:
+        distribution("pip")
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def _program(kind: Kind) -> list[str]:
-    if kind == "pypi" and find_spec("pip") is not None:
+    if kind == "pypi" and _has_pip():
         return [sys.executable, "-P", "-m", "pip"]
     names = ("pip3", "pip") if kind == "pypi" else (PROGRAMS[kind],)
     for name in names:
