@@ -26,7 +26,7 @@ class HierarchyConfig(RunConfig):
 
     Each node is drawn to its ancestors and away from all others (the ranking loss of Nickel and
     Kiela, 2017). Prints how well each geometry finds a node's ancestors among its nearest points,
-    and writes a page with pictures. The default takes about two minutes on two cores.
+    and writes a page with pictures. The default takes some minutes on two cores.
     """
 
     recipe: ClassVar[str] = "hierarchy"
@@ -47,7 +47,7 @@ class HierarchyConfig(RunConfig):
     dims: tuple[int, ...] = (5,)
     """Dimensions; with several, the page shows how the geometries grow."""
 
-    epochs: int = 400
+    epochs: int = 300
     """Passes over all nodes."""
 
     batch: int = 256
@@ -59,7 +59,7 @@ class HierarchyConfig(RunConfig):
     negatives: float = 50.0
     """How much the pool weighs against one ancestor: as this many sampled nodes would."""
 
-    learning_rates: tuple[float, ...] = (0.1, 0.3, 1.0)
+    learning_rates: tuple[float, ...] = (0.1, 1.0)
     """Each geometry's first seed tries all of them; the highest MAP decides for the other seeds."""
 
     burn_in: float = 0.3
