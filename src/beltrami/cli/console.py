@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -18,6 +19,21 @@ def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr)
+
+
+def make_bar(console: Console, *, shown: bool = True) -> Progress:
+    """A progress bar with the time left; none in a log file."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not (shown and console.is_terminal),
+    )
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from tyro.conf import Suppress, arg, subcommand
 
-from beltrami.cli.console import make_console, print_json, print_path
+from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
 from beltrami.cli.runs import visible
 from beltrami.recipes.config import RunConfig
@@ -127,19 +127,9 @@ class RunProgress:
     """A run's observer: a bar with the time left, and a line for every finished trial."""
 
     def __init__(self, console: Console, recipe: Recipe[Any]) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
         self._console = console
         self._recipe = recipe
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not (console.is_terminal and speaks()),  # a log file needs no bar
-        )
+        self._bar = make_bar(console, shown=speaks())
         self._all = self._bar.add_task("trials", total=None)
         self._one = self._bar.add_task("training", total=None, visible=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beltrami.cli.console import make_console, print_json, print_path
+from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError, InterruptedWork, OutputError
 from beltrami.recipes.tour_config import TourConfig
 
@@ -67,18 +67,8 @@ class TourProgress:
     """A tour's observer: a bar with the time left, and a line for every finished run."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
         self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,  # a log file needs no bar
-        )
+        self._bar = make_bar(console)
         self._task = self._bar.add_task("embedding", total=None)
         self._steps = 0
 

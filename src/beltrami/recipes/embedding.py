@@ -9,8 +9,7 @@ differ by angles that float32 cannot hold: about e^-r at radius r.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +23,7 @@ from beltrami.analysis.hierarchy import (
 )
 from beltrami.data import Tree
 from beltrami.geometry import lorentz
+from beltrami.recipes.threads import one_thread
 
 Geometry = Literal["hyperbolic", "euclidean"]
 GEOMETRIES: tuple[Geometry, ...] = ("hyperbolic", "euclidean")
@@ -113,17 +113,6 @@ def relative_stress(ratio: Tensor) -> Tensor:
     return 1 - ratio.mean().square() / ratio.square().mean()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from threads, and on a busy machine waiting costs tenfold."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def fit_tree(
     tree: Tree,
     geometry: Geometry,
@@ -150,7 +139,7 @@ def fit_tree(
         found = paired_distances(x, first[pairs], second[pairs], geometry, curvature)
         return relative_stress(found / target[pairs])
 
-    with _one_thread():
+    with one_thread():
         for step in range(1, steps + 1):
             optimiser.zero_grad()
             stress(_pairs_of_a_step(len(target), sampler)).backward()

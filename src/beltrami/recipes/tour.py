@@ -32,7 +32,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +44,7 @@ from beltrami.data import Tree, load_taxonomy, read_edges
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes import embedding
 from beltrami.recipes.embedding import DIM, GEOMETRIES, Geometry
+from beltrami.recipes.folder import RunFolder
 from beltrami.recipes.intervals import Interval, mean_interval
 from beltrami.recipes.store import RunStore
 from beltrami.recipes.tour_config import TourConfig
@@ -125,7 +125,7 @@ class Tour:
         config.check()
         self.config = config
         self.tree = read_edges(config.edges) if config.edges else load_taxonomy("carnivores")
-        _check_writable(config.out)
+        RunFolder(config.out).check_writable()
         self.store = RunStore(config.out, self._run_settings())
 
     def run(self, observer: Observer | None = None) -> TourResult:
@@ -287,20 +287,3 @@ def tree_digest(tree: Tree) -> str:
 
 def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _check_writable(folder: Path) -> None:
-    """Make the output folder and try to write there, so that it fails now and not in a minute."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except FileExistsError as error:
-        raise ValueError(f"--out {folder} is a file; give a folder") from error
-    except NotADirectoryError as error:
-        raise ValueError(f"--out {folder}: a part of this path is a file; give a folder") from error
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(
-            f"--out {folder} cannot be written ({reason}); give a folder of your own"
-        ) from error

@@ -25,7 +25,6 @@ from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.training import (
     _losses,
-    _order,
     _pool,
     rate_share,
     shorten_gradient,
@@ -33,6 +32,7 @@ from beltrami.recipes.hierarchy.training import (
 )
 from beltrami.recipes.observer import Silence
 from beltrami.recipes.processes import Processes
+from beltrami.recipes.seeding import shuffled
 
 from .small import binary_tree, session, small_config, trial
 
@@ -149,12 +149,11 @@ def test_a_pool_by_degree_prefers_nodes_in_many_pairs() -> None:
 
 
 def test_an_order_is_that_of_its_seed_and_epoch() -> None:
-    cpu = torch.device("cpu")
-    first = _order(50, 1, 2, cpu)
+    first = shuffled(50, 1, 2)
     assert sorted(first.tolist()) == list(range(50))
-    assert torch.equal(first, _order(50, 1, 2, cpu))
+    assert torch.equal(first, shuffled(50, 1, 2))
     for seed, epoch in ((1, 3), (2, 2), (0, 2)):
-        assert not torch.equal(first, _order(50, seed, epoch, cpu))
+        assert not torch.equal(first, shuffled(50, seed, epoch))
 
 
 # --- the whole ------------------------------------------------------------------------------------

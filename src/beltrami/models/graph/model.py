@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 import beltrami.nn as bnn
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.models.graph.config import GraphConfig
 from beltrami.models.graph.decoder import FermiDirac
+from beltrami.models.spaces import make_space
 
 
 class GraphEncoder(nn.Module):
@@ -23,13 +23,9 @@ class GraphEncoder(nn.Module):
     def __init__(self, config: GraphConfig) -> None:
         super().__init__()
         self.config = config
-        self.curvature: Curvature | None = None
-        self.manifold: Manifold = Euclidean()
-        if config.geometry != "euclidean":
-            if config.learn_curvature:
-                self.curvature = Curvature(config.curvature)
-            kind = Lorentz if config.geometry == "lorentz" else PoincareBall
-            self.manifold = kind(self.curvature or config.curvature)
+        self.manifold, self.curvature = make_space(
+            config.geometry, config.curvature, config.learn_curvature
+        )
         form = "exp0" if config.geometry == "ball" else "space"
         self.lift = bnn.Lift(config.features, manifold=self.manifold, form=form)
         self.dropout = bnn.Dropout(config.dropout, manifold=self.manifold)

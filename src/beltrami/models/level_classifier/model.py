@@ -7,8 +7,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 import beltrami.nn as bnn
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.models.level_classifier.config import LevelConfig
+from beltrami.models.spaces import make_space
 
 _HEADS = {"mlr": bnn.MLR, "distance": bnn.DistanceClassifier}
 
@@ -23,13 +23,9 @@ class LevelClassifier(nn.Module):
     def __init__(self, config: LevelConfig) -> None:
         super().__init__()
         self.config = config
-        self.curvature: Curvature | None = None
-        self.manifold: Manifold = Euclidean()
-        if config.geometry != "euclidean":
-            if config.learn_curvature:
-                self.curvature = Curvature(config.curvature)
-            kind = Lorentz if config.geometry == "lorentz" else PoincareBall
-            self.manifold = kind(self.curvature or config.curvature)
+        self.manifold, self.curvature = make_space(
+            config.geometry, config.curvature, config.learn_curvature
+        )
         form = "exp0" if config.geometry == "ball" else "space"
         layers: list[nn.Module] = [bnn.Lift(config.features, manifold=self.manifold, form=form)]
         sizes = (config.features, *config.widths)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal
 
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_positive,
+    taxonomy_name,
+)
 from beltrami.recipes.config import RunConfig
 
 Geometry = Literal["lorentz", "poincare"]
@@ -65,35 +70,18 @@ class ConesConfig(RunConfig):
         super().check()
         if not self.data:
             raise ValueError("--data is empty; give a name or a path")
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        check_counts(self, "epochs", "batch")
         if self.dim < 2:
             raise ValueError(f"--dim must be at least 2, got {self.dim}")
-        for name in ("min_radius", "margin"):
-            value = getattr(self, name)
-            if not 0 < value < float("inf"):
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be a positive number, got {value:g}")
+        check_positive(self, "min_radius", "margin")
         if not self.shares or not all(0 <= share <= MOST_SHOWN for share in self.shares):
             raise ValueError(
                 f"--shares must lie in 0..{MOST_SHOWN:g}, what is left beside validation and "
                 f"test; got {' '.join(map(str, self.shares)) or 'none'}"
             )
-        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
-            raise ValueError(
-                f"--learning-rates must be positive numbers, got {self.learning_rates}"
-            )
-        for option, values in (
-            ("models", self.models),
-            ("shares", self.shares),
-            ("learning-rates", self.learning_rates),
-        ):
-            if len(set(values)) < len(values):
-                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+        check_learning_rates(self.learning_rates)
+        check_no_repeats(self, "models", "shares", "learning_rates")
 
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""
-        known = Path(self.data).suffix == "" and "/" not in self.data
-        text = self.data if known else Path(self.data).stem
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", text + (f"-{self.root}" if self.root else ""))
+        return taxonomy_name(self.data, self.root)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_not_negative,
+    check_shares,
+    file_name,
+)
 from beltrami.recipes.config import RunConfig
 
 Layer = Literal["htc", "hybonet", "hgcn", "attention"]
@@ -84,10 +91,7 @@ class GraphRunConfig(RunConfig):
                 "--features and --labels go with a file of edges as --data; the generated tree "
                 "has its own"
             )
-        for name in ("epochs", "validate_every"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be at least 1, got {getattr(self, name)}")
+        check_counts(self, "epochs", "validate_every")
         if not self.layers:
             raise ValueError("--layers is empty; name at least one kind")
         if self.geometry == "ball" and self.layers != ("hgcn",):
@@ -97,20 +101,13 @@ class GraphRunConfig(RunConfig):
             )
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"--widths must be 1 or more each, got {self.widths}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"--dropout must be at least 0 and below 1, got {self.dropout:g}")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise ValueError(f"--weight-decay must be 0 or more, got {self.weight_decay:g}")
-        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
-            raise ValueError(
-                f"--learning-rates must be positive numbers, got {self.learning_rates}"
-            )
-        for option, values in (("layers", self.layers), ("learning-rates", self.learning_rates)):
-            if len(set(values)) < len(values):
-                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+        check_shares(self, "dropout")
+        check_not_negative(self, "weight_decay")
+        check_learning_rates(self.learning_rates)
+        check_no_repeats(self, "layers", "learning_rates")
 
     def data_name(self) -> str:
         """The graph's name and the task."""
         place = Path(self.data)
         text = place.name if place.is_dir() else place.stem
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{text}-{self.task}")
+        return file_name(f"{text}-{self.task}")

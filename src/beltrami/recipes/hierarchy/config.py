@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal
 
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_positive,
+    check_shares,
+    taxonomy_name,
+)
 from beltrami.recipes.config import RunConfig
 
 Geometry = Literal["lorentz", "poincare", "product", "euclidean", "sarkar"]
@@ -74,34 +80,16 @@ class HierarchyConfig(RunConfig):
         super().check()
         if not self.data:
             raise ValueError("--data is empty; give a name or a path")
-        for name in ("epochs", "batch", "pool"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("negatives", "max_step"):
-            value = getattr(self, name)
-            if not 0 < value < float("inf"):
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be a positive number, got {value:g}")
-        if not 0 <= self.burn_in < 1:
-            raise ValueError(f"--burn-in must be at least 0 and below 1, got {self.burn_in:g}")
+        check_counts(self, "epochs", "batch", "pool")
+        check_positive(self, "negatives", "max_step")
+        check_shares(self, "burn_in")
         if not self.models:
             raise ValueError("--models is empty; name at least one geometry")
-        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
-            raise ValueError(
-                f"--learning-rates must be positive numbers, got {self.learning_rates}"
-            )
-        for option, values in (
-            ("models", self.models),
-            ("dims", self.dims),
-            ("learning-rates", self.learning_rates),
-        ):
-            if len(set(values)) < len(values):
-                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+        check_learning_rates(self.learning_rates)
+        check_no_repeats(self, "models", "dims", "learning_rates")
         if not self.dims or min(self.dims) < 2:
             raise ValueError(f"--dims must be 2 or more each, got {self.dims}")
 
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""
-        known = Path(self.data).suffix == "" and "/" not in self.data
-        text = self.data if known else Path(self.data).stem
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", text + (f"-{self.root}" if self.root else ""))
+        return taxonomy_name(self.data, self.root)

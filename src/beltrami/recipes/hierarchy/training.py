@@ -13,6 +13,7 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
+from beltrami.recipes.seeding import shuffled
 from beltrami.recipes.session import Session
 
 BURN_IN_SHARE = 0.01  # of the learning rate
@@ -41,11 +42,11 @@ def train_table(
     draws = torch.Generator(session.device).manual_seed(seed)
     optimizer = RiemannianSGD(table, lr=learning_rate)
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
-    order = _order(len(sources), seed, done // per_epoch, session.device)
+    order = shuffled(len(sources), seed, done // per_epoch).to(session.device)
     for step in range(done, steps):
         epoch, place = divmod(step, per_epoch)
         if place == 0:
-            order = _order(len(sources), seed, epoch, session.device)
+            order = shuffled(len(sources), seed, epoch).to(session.device)
         burning = step < config.burn_in * steps
         nodes = sources[order[place * config.batch : (place + 1) * config.batch]]
         pool = _pool(relation, config.pool, degree if burning else None, draws)
@@ -92,12 +93,6 @@ def _losses(
         negatives=config.negatives,
     )
     return rows, losses
-
-
-def _order(count: int, seed: int, epoch: int, device: torch.device) -> Tensor:
-    """The order of an epoch: a function of seed and epoch, so that it can be gone back to."""
-    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    return torch.randperm(count, generator=shuffle).to(device)
 
 
 def _pool(relation: Relation, size: int, weights: Tensor | None, draws: torch.Generator) -> Tensor:

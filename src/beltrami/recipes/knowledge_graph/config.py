@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_not_negative,
+    check_positive,
+    file_name,
+)
 from beltrami.recipes.config import RunConfig
 
 Variant = Literal["RotH", "RefH", "AttH"]
@@ -80,12 +87,8 @@ class KnowledgeGraphRunConfig(RunConfig):
         super().check()
         if not self.data:
             raise ValueError(f"--data is empty; give a folder, {', '.join(FETCHED)} or {MAMMALS}")
-        for name in ("epochs", "batch", "pool", "validate_every"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.negatives < float("inf"):
-            raise ValueError(f"--negatives must be a positive number, got {self.negatives:g}")
+        check_counts(self, "epochs", "batch", "pool", "validate_every")
+        check_positive(self, "negatives")
         for name in ("pool", "negatives"):
             value = getattr(self, name)
             if self.objective == "softmax" and value != getattr(type(self), name):
@@ -95,26 +98,16 @@ class KnowledgeGraphRunConfig(RunConfig):
                 )
         if not 0.01 < self.curvature < 100:  # the bounds of `KnowledgeGraphConfig`
             raise ValueError(f"--curvature must lie between 0.01 and 100, got {self.curvature:g}")
-        if not 0 <= self.curvature_rate < float("inf"):
-            raise ValueError(f"--curvature-rate must be 0 or more, got {self.curvature_rate:g}")
+        check_not_negative(self, "curvature_rate")
         if not self.models:
             raise ValueError(f"--models is empty; name some of {', '.join(TWINS)}")
-        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
-            raise ValueError(
-                f"--learning-rates must be positive numbers, got {self.learning_rates}"
-            )
+        check_learning_rates(self.learning_rates)
         if not self.dims or any(dim < 2 or dim % 2 for dim in self.dims):
             raise ValueError(
                 f"--dims must be even numbers (turns act on pairs of coordinates), got {self.dims}"
             )
-        for option, values in (
-            ("models", self.models),
-            ("dims", self.dims),
-            ("learning-rates", self.learning_rates),
-        ):
-            if len(set(values)) < len(values):
-                raise ValueError(f"--{option} names one twice: {' '.join(map(str, values))}")
+        check_no_repeats(self, "models", "dims", "learning_rates")
 
     def data_name(self) -> str:
         """The data's name, or its folder's."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.data).name or "graph")
+        return file_name(Path(self.data).name or "graph")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_not_negative,
+    check_shares,
+    taxonomy_name,
+)
 from beltrami.recipes.config import RunConfig
 
 TWIN = "euclidean"
@@ -74,10 +81,7 @@ class LevelsConfig(RunConfig):
         super().check()
         if not self.data:
             raise ValueError("--data is empty; give a name or a path")
-        for name in ("ngrams", "levels", "epochs", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}")
+        check_counts(self, "ngrams", "levels", "epochs", "batch")
         if self.features is not None and self.ngrams != type(self).ngrams:
             raise ValueError(
                 f"--ngrams {self.ngrams} is about names, which --features {self.features} "
@@ -85,21 +89,11 @@ class LevelsConfig(RunConfig):
             )
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"--widths must be 1 or more each, got {self.widths}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"--dropout must be at least 0 and below 1, got {self.dropout:g}")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise ValueError(f"--weight-decay must be 0 or more, got {self.weight_decay:g}")
-        if not self.learning_rates or not all(0 < r < float("inf") for r in self.learning_rates):
-            raise ValueError(
-                f"--learning-rates must be positive numbers, got {self.learning_rates}"
-            )
-        if len(set(self.learning_rates)) < len(self.learning_rates):
-            raise ValueError(
-                f"--learning-rates names one twice: {' '.join(map(str, self.learning_rates))}"
-            )
+        check_shares(self, "dropout")
+        check_not_negative(self, "weight_decay")
+        check_learning_rates(self.learning_rates)
+        check_no_repeats(self, "learning_rates")
 
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""
-        known = Path(self.data).suffix == "" and "/" not in self.data
-        text = self.data if known else Path(self.data).stem
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", text + (f"-{self.root}" if self.root else ""))
+        return taxonomy_name(self.data, self.root)
