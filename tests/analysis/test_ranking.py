@@ -14,6 +14,7 @@ from beltrami.analysis import ranking
 from beltrami.analysis.hierarchy import (
     Reconstruction,
     mean_average_precision,
+    point_distances,
     reconstruct_points,
     reconstruction,
 )
@@ -309,3 +310,35 @@ def test_a_gpu_finds_the_same_and_is_not_waited_for() -> None:
         assert on_gpu.ranks.is_cuda
         on_cpu = reconstruct_points(points.to(dtype), Lorentz(0.5), pairs)
         assert torch.equal(on_gpu.ranks.cpu(), on_cpu.ranks)
+
+
+# --- float64 points -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manifold", [Lorentz(1.0), Lorentz(0.4), PoincareBall(1.0)], ids=repr)
+def test_float64_points_are_ranked_as_their_distances(manifold: Manifold) -> None:
+    g = torch.Generator().manual_seed(2)
+    points = manifold.random(60, 4, std=2.0, dtype=torch.float64, generator=g)
+    pairs = torch.randint(60, (300, 2), generator=g).unique(dim=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    by_distance = reconstruction(point_distances(points, manifold), pairs, 60)
+    assert torch.equal(reconstruct_points(points, manifold, pairs).ranks, by_distance.ranks)
+
+
+def test_float64_points_that_are_one_are_tied() -> None:
+    """Rounding must not put one of them before the other."""
+    g = torch.Generator().manual_seed(3)
+    points = lorentz.exp0(torch.randn(1, 5, generator=g, dtype=torch.float64)).repeat(20, 1)
+    points = lorentz.exp0(8 * points / points.norm(dim=-1, keepdim=True))
+    pairs = torch.tensor([[0, 1], [0, 2]])
+    assert reconstruct_points(points, Lorentz(), pairs).ranks.tolist() == [18, 18]
+
+
+def test_float64_points_very_far_out_are_ranked_by_distance() -> None:
+    """Neighbours at radius 17, where a product would be made of rounding."""
+    x = lorentz.exp0(torch.tensor([[17.0, 0.0]], dtype=torch.float64))
+    steps = torch.tensor([[0.0, 0.1], [0.0, 0.2], [0.0, 0.3], [0.0, -0.15]], dtype=torch.float64)
+    points = torch.cat([x, lorentz.exp(x, steps)])
+    for positive, rank in ((1, 1), (4, 2), (2, 3), (3, 4)):
+        found = reconstruct_points(points, Lorentz(), torch.tensor([[0, positive]]))
+        assert found.ranks.tolist() == [rank]

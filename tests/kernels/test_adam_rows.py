@@ -169,7 +169,7 @@ def test_what_is_compiled_is_the_reference(model: str) -> None:
 
 
 def test_without_triton_the_reference_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adam_rows, "_triton", lambda: None)
+    monkeypatch.setattr(adam_rows, "triton_module", lambda name: None)
     old = state(MANIFOLDS["lorentz"](1.0), 4, 5)
     with pytest.raises(ValueError, match=r"fused=True.*Triton is not installed"):
         old.step(RATES, 1.0, "lorentz", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ class Problem:
     def points(self) -> list[Tensor]:
         return [t.requires_grad_() for t in (self.nodes, self.positives, self.pool)]
 
-    def loss(self, **options: float) -> Tensor:
+    def loss(self, **options: Any) -> Tensor:
         return grouped_ranking_loss(
             self.nodes,
             self.positives,
@@ -162,6 +163,14 @@ def test_is_what_the_sampled_loss_tends_to() -> None:
 
 
 # --- limits ---------------------------------------------------------------------------------------
+
+
+@EVERYWHERE
+def test_counts_may_be_known(manifold: Manifold) -> None:
+    problem = Problem(manifold)
+    counts = problem.strangers.sum(-1)
+    assert torch.equal(problem.loss(counts=counts), problem.loss())
+    assert not torch.equal(problem.loss(counts=counts + 1), problem.loss())  # they are believed
 
 
 @EVERYWHERE
@@ -291,6 +300,11 @@ def test_log_mass(manifold: Manifold) -> None:
             r"rows must be of shape \(6,\).*\(5,\)",
         ),
         ({"pool": torch.ones(5, 3, dtype=F64)}, ValueError, "same last dimension"),
+        (
+            {"counts": torch.ones(5)},
+            ValueError,
+            r"counts must be of shape \(3,\), one a node, got \(5,\)",
+        ),
     ],
 )
 def test_bad_input(manifold: Manifold, arguments: dict, kind: type[Exception], text: str) -> None:

@@ -109,8 +109,8 @@ def reconstruct_points(
 ) -> Reconstruction:
     """`reconstruction` of a relation among points (n, d) of a manifold.
 
-    float32 points of hyperbolic and flat space are ranked by one matrix product, see `point_order`,
-    float64 points by their distances, pair by pair: more exact far from the origin, and slower.
+    Points of hyperbolic and flat space are ranked by one matrix product, see `point_order`; others,
+    and float64 points very far out, by their distances, pair by pair: more exact, and far slower.
     """
     order = point_order(points, manifold)
     pairs = integers("pairs", pairs, 2).to(points.device)

@@ -28,6 +28,10 @@ _GPU_ELEMENTS = 1 << 25
 # A chord of float32 points below this share of √(|x||y|) is made of rounding: half an eps.
 _UNRESOLVED = torch.finfo(torch.float32).eps / 2
 
+# The square of a chord of float64 points is known up to this times their times, from a product.
+_PRODUCT_ERROR = 8 * torch.finfo(torch.float64).eps
+_MOST_ERROR = 1e-4  # in sinh²(√c·d/2), up to which such squares order points well enough
+
 
 def rows_at_once(count: int, device: torch.device, chunk: int | None) -> int:
     """How many rows of `count` distances to work on at a time; `chunk` if it is given."""
@@ -86,25 +90,29 @@ def point_distances(points: Tensor, manifold: Manifold) -> Distances:
 def point_order(points: Tensor, manifold: Manifold) -> Distances:
     """Numbers that order the points (n, d) about each of them as their distances do.
 
-    float32 points of the Lorentz model, the Poincaré ball and flat space are compared by the
-    squares of their chords, `sinh²(√c·d/2)`, from one float64 matrix product (`kernels.chords`):
-    some twenty times faster than the distances, and finer far out, where float32 distances are
-    rounded to 1e-6. Points closer to each other than float32 coordinates resolve are tied. Other
-    points and manifolds are compared by their distances.
+    Points of the Lorentz model, the Poincaré ball and flat space are compared by the squares of
+    their chords, `sinh²(√c·d/2)`, from one float64 matrix product (`kernels.chords`): some twenty
+    times faster than the distances, and for float32 points finer far out, where their distances are
+    rounded to 1e-6. Points closer to each other than float32 coordinates resolve, or for float64
+    points the product, are tied. Other manifolds, float64 points of flat space, and those so far
+    out that a square would be wrong by 1e-4, at √c·r = 13, are compared by their distances.
     """
     check_points(points)
     points = points.detach()
-    if points.dtype == torch.float64 or type(manifold) not in (Lorentz, PoincareBall, Euclidean):
+    curved = type(manifold) in (Lorentz, PoincareBall)
+    if not curved and (type(manifold) is not Euclidean or points.dtype == torch.float64):
         return point_distances(points, manifold)
     c = manifold.c
     if isinstance(c, Tensor) and c.numel() != 1:
         return point_distances(points, manifold)
     with torch.no_grad(), torch.autocast(points.device.type, enabled=False):
-        return _chord_order(points, manifold, c)
+        order = _chord_order(points, manifold, c)
+    return point_distances(points, manifold) if order is None else order
 
 
-def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances:
-    wide = points.double()
+def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | None:
+    """See `point_order`; None for float64 points that are too far out."""
+    wide, narrow = points.double(), points.dtype != torch.float64
     if isinstance(c, Tensor):
         c = c.detach().double().reshape(())
     if isinstance(manifold, PoincareBall):
@@ -113,11 +121,17 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances:
     rows = rows_of(wide, c)
     a, b = scale * left(rows), right(rows).t().contiguous()
     # Near pairs have nearly equal norms, so a floor for each row is one for each pair.
-    floor = (scale * (_UNRESOLVED * rows.norm).square()).float()
+    if narrow:
+        floor = (scale * (_UNRESOLVED * rows.norm).square()).float()
+    else:
+        floor = _PRODUCT_ERROR * scale * rows.norm.square()
+        if bool((floor > _MOST_ERROR).any()):
+            return None
 
     def order(nodes: Tensor) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
-            chord = (a[nodes] @ b).abs_().float()
+            chord = (a[nodes] @ b).abs_()
+            chord = chord.float() if narrow else chord
             return torch.maximum(chord, floor[nodes], out=chord)
 
     return order

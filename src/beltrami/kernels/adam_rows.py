@@ -17,9 +17,6 @@ moments too.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -30,6 +27,7 @@ from beltrami.geometry.chord import dot
 from beltrami.kernels.dtypes import wide
 from beltrami.kernels.geodesic_rows import MODELS, Number, Products
 from beltrami.kernels.row_blocks import fits, keep_bad_rows, row_blocks
+from beltrami.kernels.triton_module import triton_module
 
 
 class AdamRates(NamedTuple):
@@ -74,7 +72,7 @@ def adam_rows_(
             case: the compiler fuses it.
     """
     if not torch.compiler.is_compiling() and (fused or (fused is None and x.is_cuda)):
-        triton = _triton()
+        triton = triton_module("adam_rows_triton")
         obstacle = "Triton is not installed"
         if triton is not None:
             obstacle = triton.why_not(x, g, p, v, v_max, rates, c)
@@ -93,18 +91,10 @@ def adam_rows_(
 
 def why_not_fused(device: torch.device) -> str | None:
     """What keeps the Triton kernel from running on a device; None if nothing does."""
-    triton = _triton()
+    triton = triton_module("adam_rows_triton")
     if triton is None:
         return "Triton is not installed"
     return None if triton.runs_on(device) else f"it runs on a CUDA device, and x is on {device}"
-
-
-@functools.cache
-def _triton() -> ModuleType | None:
-    """The fused kernel's module; None where there is no Triton."""
-    if importlib.util.find_spec("triton") is None:
-        return None
-    return importlib.import_module("beltrami.kernels.adam_rows_triton")
 
 
 def _reference_(

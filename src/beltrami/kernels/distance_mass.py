@@ -12,6 +12,7 @@ from the same (C − 1 within a few eps·t_x·t_y) counts as the same, and pushe
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,9 +25,12 @@ from beltrami.kernels.gram_distances import (
     cosh_minus_one,
     pull_back,
 )
+from beltrami.kernels.triton_module import triton_module
 
 
-def distance_mass(x: Tensor, y: Tensor, weights: Tensor, c: float = 1.0) -> Tensor:
+def distance_mass(
+    x: Tensor, y: Tensor, weights: Tensor, c: float = 1.0, *, fused: bool | None = None
+) -> Tensor:
     """`Σ_j w_ij·e^{−d(x_i, y_j)}` for Lorentz points, (n, d) and (m, d) to (n,).
 
     Differentiable in x and y, once. With δ = eps·t_x·t_y, where t = cosh(√c·r) for a point at
@@ -38,6 +42,8 @@ def distance_mass(x: Tensor, y: Tensor, weights: Tensor, c: float = 1.0) -> Tens
         x: (n, d). y: (m, d).
         weights: (n, m), at least 0; booleans choose pairs. They get no gradient.
         c: curvature −c, a number.
+        fused: None takes the Triton kernel on a GPU where it can do the work, False never, True is
+            a `ValueError` where it cannot. What `torch.compile` traces is the plain one.
 
     Returns:
         (n,), float64 for float64 points, else float32.
@@ -51,34 +57,57 @@ def distance_mass(x: Tensor, y: Tensor, weights: Tensor, c: float = 1.0) -> Tens
             f"weights must be of shape {(x.shape[0], y.shape[0])}, one a pair, "
             f"got {tuple(weights.shape)}"
         )
-    mass: Tensor = _DistanceMass.apply(x, y, weights, c)
+    kernel = None
+    if fused or (fused is None and x.is_cuda and not torch.compiler.is_compiling()):
+        kernel = _kernel(x, y, weights)
+        if fused and kernel is None:
+            raise ValueError(
+                "fused=True, but the Triton kernel cannot do this: it takes points of up to 64 "
+                f"coordinates on one CUDA device, got {x.shape[1]} on {x.device}, {y.device} and "
+                f"{weights.device}; use fused=None or False"
+            )
+    mass: Tensor = _DistanceMass.apply(x, y, weights, c, kernel)
     return mass
+
+
+def _kernel(x: Tensor, y: Tensor, weights: Tensor) -> ModuleType | None:
+    """The module of the fused kernel, if there is Triton and it takes these."""
+    module = triton_module("distance_mass_triton")
+    return module if module is not None and module.takes(x, y, weights) else None
 
 
 class _DistanceMass(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, weights: Tensor, c: float) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, weights: Tensor, c: float, kernel: ModuleType | None
+    ) -> Tensor:
         a, b = ScaledRows(x, c), ScaledRows(y, c)
-        near, slope = _terms(a, b, weights, c)
+        mass_and_slope = _mass_and_slope if kernel is None else kernel.mass_and_slope
+        mass, slope = mass_and_slope(a, b, weights, c)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, slope)
         ctx.root, ctx.dtypes = c**0.5, (x.dtype, y.dtype)
-        return cast(near.sum(-1), wide_dtype(torch.promote_types(x.dtype, y.dtype)))
+        return cast(mass, wide_dtype(torch.promote_types(x.dtype, y.dtype)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, x_time, y, y_time, slope = ctx.saved_tensors
-        gx, gy = pull_back(slope * g.double().unsqueeze(-1), x, x_time, y, y_time)
+        gx, gy = pull_back(slope, x, x_time, y, y_time, g.double())
         first, second = ctx.dtypes
-        return cast(gx * ctx.root, first), cast(gy * ctx.root, second), None, None
+        return cast(gx * ctx.root, first), cast(gy * ctx.root, second), None, None, None
 
 
-def _terms(a: ScaledRows, b: ScaledRows, weights: Tensor, c: float) -> tuple[Tensor, Tensor]:
-    """w·e^{−d}, and its derivative in cosh(√c·d): −w·e^{−d}/(√c·sinh), 0 for pairs that are one."""
+def _mass_and_slope(
+    a: ScaledRows, b: ScaledRows, weights: Tensor, c: float
+) -> tuple[Tensor, Tensor]:
+    """Σ_j w·e^{−d}, (n,), and the derivative of each term in cosh(√c·d), (n, m).
+
+    That is −w·e^{−d}/(√c·sinh), and 0 for two points that count as one.
+    """
     above, same = cosh_minus_one(a, b)
     sinh = (above + 2).mul_(above).sqrt_()
     near = above.add_(1).add_(sinh)
     near = near.reciprocal_() if c == 1 else near.pow_(-(c**-0.5))
     near.mul_(weights)
     slope = sinh.masked_fill_(same, torch.inf).reciprocal_().mul_(near)
-    return near, slope.mul_(-(c**-0.5))
+    return near.sum(-1), slope.mul_(-(c**-0.5))

@@ -42,14 +42,26 @@ def cosh_minus_one(a: ScaledRows, b: ScaledRows) -> tuple[Tensor, Tensor]:
 
 
 def pull_back(
-    slope: Tensor, x: Tensor, x_time: Tensor, y: Tensor, y_time: Tensor
+    slope: Tensor,
+    x: Tensor,
+    x_time: Tensor,
+    y: Tensor,
+    y_time: Tensor,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradients in the scaled x and y of a sum whose slope in cosh of each pair is given.
 
-    Of cosh = t_x·t_y − x·y: (t_y/t_x)·x − y, and the same with x and y exchanged.
+    Of cosh = t_x·t_y − x·y: (t_y/t_x)·x − y, and the same with x and y exchanged. `scale`, (n,),
+    multiplies the rows of the slope, without a pass over it.
     """
-    gx = ((slope @ y_time) / x_time).unsqueeze(-1) * x - slope @ y
-    gy = ((slope.mT @ x_time) / y_time).unsqueeze(-1) * y - slope.mT @ x
+    a, b = torch.column_stack([x, x_time]), torch.column_stack([y, y_time])
+    if scale is not None:
+        a = a * scale.unsqueeze(-1)
+    near_y, near_x = slope @ b, slope.mT @ a
+    if scale is not None:
+        near_y.mul_(scale.unsqueeze(-1))
+    gx = (near_y[:, -1:] / x_time.unsqueeze(-1)) * x - near_y[:, :-1]
+    gy = (near_x[:, -1:] / y_time.unsqueeze(-1)) * y - near_x[:, :-1]
     return gx, gy
 
 

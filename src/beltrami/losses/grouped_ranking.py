@@ -32,6 +32,7 @@ def grouped_ranking_loss(
     manifold: Manifold,
     *,
     negatives: float = 50.0,
+    counts: Tensor | None = None,
 ) -> Tensor:
     """Losses (p,) of p pairs: `softplus(d(u, v) + log(negatives·mean_n e^{−d(u, n)}))`.
 
@@ -44,14 +45,15 @@ def grouped_ranking_loss(
             any has loss 0.
         manifold: of all points.
         negatives: how many sampled strangers the mean stands for; 50 is the published number.
+        counts: how many strangers each node has, (b,), where that is known already.
     """
     if not (math.isfinite(negatives) and negatives > 0):
         raise ValueError(f"negatives must be a positive number, got {negatives}")
-    _check(nodes, positives, rows, pool, strangers)
+    _check(nodes, positives, rows, pool, strangers, counts)
     mass = log_mass(nodes, pool, strangers, manifold)
     # A row without strangers has mass −inf already, and stays there.
-    count = strangers.sum(-1).clamp(min=1).to(mass.dtype)
-    mass = mass + math.log(negatives) - count.log()
+    counts = strangers.sum(-1) if counts is None else counts
+    mass = mass + math.log(negatives) - counts.clamp(min=1).to(mass.dtype).log()
     found = manifold.dist(F.embedding(rows, nodes), positives)
     return F.softplus(found + mass[rows], threshold=EXACT_FROM)
 
@@ -86,7 +88,14 @@ def _all_distances(x: Tensor, y: Tensor, manifold: Manifold) -> Tensor:
     return root(torch.stack(squares).sum(0))
 
 
-def _check(nodes: Tensor, positives: Tensor, rows: Tensor, pool: Tensor, strangers: Tensor) -> None:
+def _check(
+    nodes: Tensor,
+    positives: Tensor,
+    rows: Tensor,
+    pool: Tensor,
+    strangers: Tensor,
+    counts: Tensor | None,
+) -> None:
     if strangers.dtype != torch.bool:
         raise TypeError(f"strangers must be booleans, got {strangers.dtype}")
     if strangers.shape != (len(nodes), len(pool)):
@@ -97,4 +106,8 @@ def _check(nodes: Tensor, positives: Tensor, rows: Tensor, pool: Tensor, strange
     if rows.shape != (len(positives),):
         raise ValueError(
             f"rows must be of shape {(len(positives),)}, one a positive, got {tuple(rows.shape)}"
+        )
+    if counts is not None and counts.shape != (len(nodes),):
+        raise ValueError(
+            f"counts must be of shape {(len(nodes),)}, one a node, got {tuple(counts.shape)}"
         )

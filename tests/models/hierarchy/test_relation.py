@@ -42,7 +42,8 @@ def test_positives_and_strangers_are_those_of_the_sets(
     ]
     assert sorted(found) == expected  # each once, those of a node together
     assert rows.tolist() == sorted(rows.tolist())
-    strangers = relation.strangers(nodes, rows, positives, pool)
+    strangers, counts = relation.strangers(nodes, rows, positives, pool)
+    assert counts.tolist() == strangers.sum(1).tolist()
     assert strangers.dtype == torch.bool
     assert strangers.shape == (len(nodes), len(pool))
     assert strangers.tolist() == [
@@ -50,7 +51,7 @@ def test_positives_and_strangers_are_those_of_the_sets(
     ]
     # Nothing of one pool is left when the next one comes.
     rest = torch.tensor([n for n in range(count) if n not in pool.tolist()], dtype=torch.int64)
-    again = relation.strangers(nodes, rows, positives, rest)
+    again, _ = relation.strangers(nodes, rows, positives, rest)
     assert again.tolist() == [
         [(u, n) not in known and u != n for n in rest.tolist()] for u in nodes.tolist()
     ]
@@ -79,7 +80,7 @@ def test_a_closure() -> None:
     everyone = torch.arange(len(hierarchy))
     rows, positives = relation.positives(everyone)
     assert torch.equal(torch.stack([rows, positives], dim=1), hierarchy.closure())
-    strangers = relation.strangers(everyone, rows, positives, everyone)
+    strangers, _ = relation.strangers(everyone, rows, positives, everyone)
     assert (~strangers).sum() == 6540 + len(hierarchy)
 
 

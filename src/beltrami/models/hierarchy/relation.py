@@ -47,13 +47,25 @@ class Relation:
         within = torch.arange(len(rows), device=nodes.device) - (ends - sizes)[rows]
         return rows, self.pairs[self._starts[nodes][rows] + within, 1]
 
-    def strangers(self, nodes: Tensor, rows: Tensor, positives: Tensor, pool: Tensor) -> Tensor:
-        """Booleans (b, k): the pool's nodes, each at most once, that are neither u nor positive."""
-        self._place[pool] = torch.arange(len(pool), device=pool.device)
-        result = torch.ones(len(nodes), len(pool), dtype=torch.bool, device=nodes.device)
+    def strangers(
+        self, nodes: Tensor, rows: Tensor, positives: Tensor, pool: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The pool's nodes, each at most once, that are neither u nor positive.
+
+        As booleans (b, k), and how many they are, int64 (b,): counting the booleans would take
+        longer than the whole rest. `rows` and `positives` are those of `nodes`.
+        """
+        size = len(pool)
+        self._place[pool] = torch.arange(size, device=pool.device)
         all_rows = torch.cat([rows, torch.arange(len(nodes), device=nodes.device)])
         places = self._place[torch.cat([positives, nodes])]
-        here = places >= 0
-        result[all_rows[here], places[here]] = False
         self._place[pool] = -1
-        return result
+        # One column more, for those that are not in the pool: picking out the others would wait
+        # for the device.
+        here = places >= 0
+        result = torch.ones(len(nodes), size + 1, dtype=torch.bool, device=nodes.device)
+        result[all_rows, torch.where(here, places, size)] = False
+        here[: len(rows)] &= positives != nodes[rows]  # a node that is its own positive counts once
+        known = torch.zeros(len(nodes), dtype=torch.int64, device=nodes.device)
+        known.index_add_(0, all_rows, here.long())
+        return result[:, :size], size - known

@@ -83,14 +83,16 @@ def _losses(
     table: PointTable, relation: Relation, nodes: Tensor, pool: Tensor, config: HierarchyConfig
 ) -> tuple[Tensor, Tensor]:
     rows, positives = relation.positives(nodes)
+    strangers, counts = relation.strangers(nodes, rows, positives, pool)
     losses = grouped_ranking_loss(
         table(nodes),
         table(positives),
         rows,
         table(pool),
-        relation.strangers(nodes, rows, positives, pool),
+        strangers,
         table.manifold,
         negatives=config.negatives,
+        counts=counts,
     )
     return rows, losses
 
