@@ -33,7 +33,8 @@ def device(request: pytest.FixtureRequest) -> str:
 def points(n: int, d: int, seed: int, *, radius: float = 6.0, c: float = 1.0) -> Tensor:
     g = torch.Generator().manual_seed(seed)
     v = torch.nn.functional.normalize(torch.randn(n, d, generator=g, dtype=F64), dim=-1)
-    return lorentz.exp0(v * radius / math.sqrt(c) * torch.rand(n, 1, generator=g, dtype=F64), c)
+    v = v * radius * torch.rand(n, 1, generator=g, dtype=F64)
+    return lorentz.exp0(v / math.sqrt(c), c) if c else v
 
 
 def both(
@@ -55,7 +56,7 @@ def check(x: Tensor, y: Tensor, weights: Tensor, device: str, c: float = 1.0) ->
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("c", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("c", [0.0, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32, F64], ids=str)
 def test_fused_is_the_plain_one(c: float, dtype: torch.dtype, device: str) -> None:
     g = torch.Generator().manual_seed(0)
@@ -92,10 +93,10 @@ def test_narrow_points_are_computed_in_float64(dtype: torch.dtype, device: str) 
 
 
 @pytest.mark.parametrize("radius", [0.0, 1.0, 6.0, 18.0, 40.0])
-@pytest.mark.parametrize("c", [1.0, 2.0])
+@pytest.mark.parametrize("c", [0.0, 1.0, 2.0])
 def test_coincident_points_pull_nowhere(radius: float, c: float, device: str) -> None:
     v = torch.nn.functional.normalize(torch.randn(5, 3, dtype=F64), dim=-1)
-    x = lorentz.exp0(v * radius / math.sqrt(c), c)
+    x = lorentz.exp0(v * radius / math.sqrt(c), c) if c else v * radius
     eye = torch.eye(5, dtype=torch.bool)
     mass, *gradients = both(x, x.clone(), eye, c, fused=True, device=device)
     assert torch.equal(mass, torch.ones(5, dtype=F64))

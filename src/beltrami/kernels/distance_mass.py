@@ -6,8 +6,9 @@ gradient in C is −w·e/√(C² − 1), so that the backward pass is two more p
 
     C − 1 = τ_x + τ_y + τ_x·τ_y − c·⟨x, y⟩,    τ = √(1 + c|x|²) − 1
 
-All of it is float64 inside, whatever comes in. A point as near to another as rounding can tell
-from the same (C − 1 within a few eps·t_x·t_y) counts as the same, and pushes it nowhere.
+In flat space, c = 0, it is d²/2 that comes from the product. All of it is float64 inside, whatever
+comes in. A point as near to another as rounding can tell from the same (C − 1 within a few
+eps·t_x·t_y) counts as the same, and pushes it nowhere.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from beltrami.kernels.triton_module import triton_module
 def distance_mass(
     x: Tensor, y: Tensor, weights: Tensor, c: float = 1.0, *, fused: bool | None = None
 ) -> Tensor:
-    """`Σ_j w_ij·e^{−d(x_i, y_j)}` for Lorentz points, (n, d) and (m, d) to (n,).
+    """`Σ_j w_ij·e^{−d(x_i, y_j)}` for Lorentz or flat points, (n, d) and (m, d) to (n,).
 
     Differentiable in x and y, once. With δ = eps·t_x·t_y, where t = cosh(√c·r) for a point at
     radius r and eps = 2.2e-16, the logarithm of a term is off by at most
@@ -41,14 +42,14 @@ def distance_mass(
     Args:
         x: (n, d). y: (m, d).
         weights: (n, m), at least 0; booleans choose pairs. They get no gradient.
-        c: curvature −c, a number.
+        c: curvature −c, a number; 0 is flat space.
         fused: None takes the Triton kernel on a GPU where it can do the work, False never, True is
             a `ValueError` where it cannot. What `torch.compile` traces is the plain one.
 
     Returns:
         (n,), float64 for float64 points, else float32.
     """
-    check_one_set_each(c, x, y)
+    check_one_set_each(1.0 if c == 0 and not isinstance(c, Tensor | bool) else c, x, y)
     if not isinstance(weights, Tensor) or weights.is_complex():
         got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
         raise TypeError(f"weights must be a tensor of real numbers or booleans, got {got}")
@@ -85,7 +86,7 @@ class _DistanceMass(torch.autograd.Function):
         mass_and_slope = _mass_and_slope if kernel is None else kernel.mass_and_slope
         mass, slope = mass_and_slope(a, b, weights, c)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, slope)
-        ctx.root, ctx.dtypes = c**0.5, (x.dtype, y.dtype)
+        ctx.root, ctx.dtypes = c**0.5 if c else 1.0, (x.dtype, y.dtype)
         return cast(mass, wide_dtype(torch.promote_types(x.dtype, y.dtype)))
 
     @staticmethod
@@ -102,12 +103,17 @@ def _mass_and_slope(
 ) -> tuple[Tensor, Tensor]:
     """Σ_j w·e^{−d}, (n,), and the derivative of each term in cosh(√c·d), (n, m).
 
-    That is −w·e^{−d}/(√c·sinh), and 0 for two points that count as one.
+    That is −w·e^{−d}/(√c·sinh), and 0 for two points that count as one. In flat space the
+    derivative is that in d²/2, −w·e^{−d}/d.
     """
     above, same = cosh_minus_one(a, b)
-    sinh = (above + 2).mul_(above).sqrt_()
-    near = above.add_(1).add_(sinh)
-    near = near.reciprocal_() if c == 1 else near.pow_(-(c**-0.5))
+    if c == 0:
+        sinh = above.mul_(2).sqrt_()  # d itself
+        near = sinh.neg().exp_()
+    else:
+        sinh = (above + 2).mul_(above).sqrt_()
+        near = above.add_(1).add_(sinh)
+        near = near.reciprocal_() if c == 1 else near.pow_(-(c**-0.5))
     near.mul_(weights)
     slope = sinh.masked_fill_(same, torch.inf).reciprocal_().mul_(near)
-    return near.sum(-1), slope.mul_(-(c**-0.5))
+    return near.sum(-1), slope.mul_(-(c**-0.5) if c else -1.0)

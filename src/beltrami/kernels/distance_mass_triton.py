@@ -49,9 +49,10 @@ def mass_and_slope(
                 a.space.mT.contiguous(),
                 a.time,
                 a.excess,
+                a.blur,
                 b.space.mT.contiguous(),
-                b.time,
                 b.excess,
+                b.blur,
                 weights,
                 sums,
                 slope,
@@ -59,8 +60,9 @@ def mass_and_slope(
                 m,
                 weights.stride(0),
                 weights.stride(1),
-                power=c**-0.5,
+                power=c**-0.5 if c else 1.0,
                 WIDTH=width,
+                FLAT=c == 0,
                 UNIT=c == 1,
                 BLURRED=ROUNDING,
                 ROWS=ROWS,
@@ -75,9 +77,10 @@ def _pairs(
     x_ptr: tl.tensor,
     x_time_ptr: tl.tensor,
     x_excess_ptr: tl.tensor,
+    x_blur_ptr: tl.tensor,
     y_ptr: tl.tensor,
-    y_time_ptr: tl.tensor,
     y_excess_ptr: tl.tensor,
+    y_blur_ptr: tl.tensor,
     weights_ptr: tl.tensor,
     sums_ptr: tl.tensor,
     slope_ptr: tl.tensor,
@@ -87,6 +90,7 @@ def _pairs(
     weights_column: tl.tensor,
     power: tl.float64,  # Triton would hand over Python's floats in float32
     WIDTH: tl.constexpr,
+    FLAT: tl.constexpr,
     UNIT: tl.constexpr,
     BLURRED: tl.constexpr,
     ROWS: tl.constexpr,
@@ -97,13 +101,14 @@ def _pairs(
     real_row = i < n
     x_time = tl.load(x_time_ptr + i, mask=real_row, other=1.0)[:, None]
     x_excess = tl.load(x_excess_ptr + i, mask=real_row, other=0.0)[:, None]
+    x_blur = BLURRED * tl.load(x_blur_ptr + i, mask=real_row, other=1.0)[:, None]
     row = i.to(tl.int64)[:, None]
     power = tl.full((), power, tl.float64)
     total = tl.zeros((ROWS,), tl.float64)
     for tile in range(TILES):
         j = (tl.program_id(1) * TILES + tile) * COLUMNS + tl.arange(0, COLUMNS)
         real_column = j < m
-        y_time = tl.load(y_time_ptr + j, mask=real_column, other=1.0)[None, :]
+        y_blur = tl.load(y_blur_ptr + j, mask=real_column, other=1.0)[None, :]
         y_excess = tl.load(y_excess_ptr + j, mask=real_column, other=0.0)[None, :]
         above = x_time * y_excess + x_excess
         for d in tl.static_range(WIDTH):
@@ -111,22 +116,27 @@ def _pairs(
             y = tl.load(y_ptr + d * m + j, mask=real_column, other=0.0)[None, :]
             above -= x * y
         # What lies below the rounding error of a pair may be anything, also negative.
-        same = above <= BLURRED * x_time * y_time
+        same = above <= x_blur * y_blur
         above = tl.where(same, 0.0, above)
-        sinh = tl.sqrt(above * (above + 2.0))
-        grown = above + 1.0 + sinh  # e^d
         column = j.to(tl.int64)[None, :]
         inside = real_row[:, None] & real_column[None, :]
         weight = tl.load(
             weights_ptr + row * weights_row + column * weights_column, mask=inside, other=0
         ).to(tl.float64)
-        if UNIT:  # one division for both: 1/(sinh·e^d) is the slope, and sinh times it is e^-d
-            slope = weight / tl.where(same, 1.0, grown * sinh)
-            near = tl.where(slope == 0, 0.0, slope * sinh)  # sinh is infinite very far out
-            near = tl.where(same, weight, near)
+        if FLAT:
+            distance = tl.sqrt(2.0 * above)
+            near = weight * tl.exp(-distance)
+            slope = near / tl.where(same, 1.0, distance)
         else:
-            near = weight * tl.exp(-power * tl.log(grown))
-            slope = near / tl.where(same, 1.0, sinh)
+            sinh = tl.sqrt(above * (above + 2.0))
+            grown = above + 1.0 + sinh  # e^d
+            if UNIT:  # one division for both: 1/(sinh·e^d) is the slope, sinh times it is e^-d
+                slope = weight / tl.where(same, 1.0, grown * sinh)
+                near = tl.where(slope == 0, 0.0, slope * sinh)  # sinh is infinite very far out
+                near = tl.where(same, weight, near)
+            else:
+                near = weight * tl.exp(-power * tl.log(grown))
+                slope = near / tl.where(same, 1.0, sinh)
         slope = tl.where(same, 0.0, -power * slope)
         tl.store(slope_ptr + row * m + column, slope, mask=inside)
         total += tl.sum(near, axis=1)

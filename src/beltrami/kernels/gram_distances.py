@@ -22,22 +22,27 @@ ROUNDING = 8 * torch.finfo(torch.float64).eps
 
 
 class ScaledRows:
-    """√c·x, its time, and the time's excess over 1, in float64."""
+    """√c·x, its time, and the time's excess over 1, in float64.
+
+    In flat space, c = 0: x, 1 and |x|²/2. What is cosh(√c·d) − 1 otherwise is d²/2 then.
+    """
 
     def __init__(self, x: Tensor, c: float) -> None:
-        self.space = x.detach().double() * c**0.5
+        self.space = x.detach().double() * (c**0.5 if c else 1.0)
         square = self.space.square().sum(-1)
-        self.time = (1 + square).sqrt()
+        self.time = (1 + square).sqrt() if c else torch.ones_like(square)
         self.excess = square / (1 + self.time)
+        self.blur = self.time if c else square.sqrt()
+        """The product of two of them, times a few eps, is the rounding error of a pair."""
 
 
 def cosh_minus_one(a: ScaledRows, b: ScaledRows) -> tuple[Tensor, Tensor]:
     """cosh(√c·d) − 1 of all pairs, (n, m), and which of them count as one point."""
-    times = torch.outer(1 + a.excess, b.excess)
+    times = torch.outer(a.time, b.excess)
     above = torch.addmm(times, a.space, b.space.mT, alpha=-1)
     above.add_(a.excess.unsqueeze(-1))
     # What lies below the rounding error of a pair may be anything, also negative.
-    same = above <= torch.outer(ROUNDING * a.time, b.time, out=times)
+    same = above <= torch.outer(ROUNDING * a.blur, b.blur, out=times)
     return above.masked_fill_(same, 0.0), same
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.geometry import Lorentz, Manifold, PoincareBall, Product, poincare
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, poincare
 from beltrami.geometry.chord import root
 from beltrami.kernels.distance_mass import distance_mass
 from beltrami.kernels.gram_distances import gram_distances
@@ -60,7 +60,7 @@ def grouped_ranking_loss(
 
 def log_mass(nodes: Tensor, pool: Tensor, chosen: Tensor, manifold: Manifold) -> Tensor:
     """`log Σ_k e^{−d(u, n_k)}` over the chosen pairs, (b,); −inf, without gradient, over none."""
-    if isinstance(manifold, Lorentz | PoincareBall) and isinstance(manifold.c, int | float):
+    if type(manifold) in (Lorentz, PoincareBall, Euclidean) and isinstance(manifold.c, int | float):
         c = manifold.c
         if isinstance(manifold, PoincareBall):
             nodes, pool = poincare.to_lorentz(nodes, c), poincare.to_lorentz(pool, c)

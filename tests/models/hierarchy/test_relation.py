@@ -35,14 +35,15 @@ def test_positives_and_strangers_are_those_of_the_sets(
     pairs, count, nodes, pool = batch
     known = {tuple(pair) for pair in pairs.tolist()}
     relation = Relation(pairs, count)
-    rows, positives = relation.positives(nodes)
+    rows, positives, real = relation.positives(nodes)
+    assert real.all()
     found = list(zip(rows.tolist(), positives.tolist(), strict=True))
     expected = [
         (i, v) for i, u in enumerate(nodes.tolist()) for v in range(count) if (u, v) in known
     ]
     assert sorted(found) == expected  # each once, those of a node together
     assert rows.tolist() == sorted(rows.tolist())
-    strangers, counts = relation.strangers(nodes, rows, positives, pool)
+    strangers, counts = relation.strangers(nodes, rows, positives, real, pool)
     assert counts.tolist() == strangers.sum(1).tolist()
     assert strangers.dtype == torch.bool
     assert strangers.shape == (len(nodes), len(pool))
@@ -51,7 +52,7 @@ def test_positives_and_strangers_are_those_of_the_sets(
     ]
     # Nothing of one pool is left when the next one comes.
     rest = torch.tensor([n for n in range(count) if n not in pool.tolist()], dtype=torch.int64)
-    again, _ = relation.strangers(nodes, rows, positives, rest)
+    again, _ = relation.strangers(nodes, rows, positives, real, rest)
     assert again.tolist() == [
         [(u, n) not in known and u != n for n in rest.tolist()] for u in nodes.tolist()
     ]
@@ -78,9 +79,9 @@ def test_a_closure() -> None:
     assert len(relation.sources) == len(hierarchy) - 1
     assert relation.degree[root] == len(hierarchy) - 1
     everyone = torch.arange(len(hierarchy))
-    rows, positives = relation.positives(everyone)
+    rows, positives, real = relation.positives(everyone)
     assert torch.equal(torch.stack([rows, positives], dim=1), hierarchy.closure())
-    strangers, _ = relation.strangers(everyone, rows, positives, everyone)
+    strangers, _ = relation.strangers(everyone, rows, positives, real, everyone)
     assert (~strangers).sum() == 6540 + len(hierarchy)
 
 

@@ -31,13 +31,19 @@ def trial(model: str, dim: int = 2, seed: int = 0, rate: float = 0.3) -> Trial:
     return Trial(model, f"{dim} dimensions", seed, {"dim": dim}, {"learning_rate": rate})
 
 
-def session(folder: Path, of: Trial, observer: Observer | None = None, **options: Any) -> Session:
-    """A training in a folder, on the CPU."""
+def session(
+    folder: Path,
+    of: Trial,
+    observer: Observer | None = None,
+    device: str = "cpu",
+    **options: Any,
+) -> Session:
+    """A training in a folder."""
     return Session(
         of,
         checkpoint=folder / "checkpoint.safetensors",
         logs=folder / "logs",
-        processes=Processes(torch.device("cpu")),
+        processes=Processes(torch.device(device)),
         observer=observer or Silence(),
         **options,
     )

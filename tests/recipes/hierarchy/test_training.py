@@ -24,8 +24,9 @@ from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.training import (
-    _losses,
+    _batches,
     _pool,
+    _total_loss,
     rate_share,
     shorten_gradient,
     train_table,
@@ -156,6 +157,15 @@ def test_an_order_is_that_of_its_seed_and_epoch() -> None:
         assert not torch.equal(first, shuffled(50, seed, epoch))
 
 
+@pytest.mark.parametrize(("count", "size"), [(1, 14), (3, 5), (4, 4), (14, 1)])
+def test_batches_are_of_one_size(count: int, size: int) -> None:
+    nodes = torch.arange(20, 34)
+    batches = _batches(nodes, count, 0, 0)
+    assert batches.shape == (count, size)
+    assert sorted(batches[batches >= 0].tolist()) == nodes.tolist()
+    assert int((batches[:-1] < 0).sum()) == 0  # only the last one may be short
+
+
 # --- the whole ------------------------------------------------------------------------------------
 
 
@@ -168,8 +178,8 @@ def tree(tmp_path: Path) -> Relation:
 def train(
     relation: Relation, config: HierarchyConfig, folder: Path, manifold: Manifold, **options: object
 ) -> PointTable:
-    table = PointTable(relation.count, 2, manifold, seed=0)
     found = session(folder, trial("any"), **options)
+    table = PointTable(relation.count, 2, manifold, seed=0).to(found.device)
     train_table(table, relation, config, learning_rate=0.3, seed=0, session=found)
     return table
 
@@ -202,9 +212,9 @@ def test_every_node_of_an_epoch_is_seen_once(
     seen: list[int] = []
     plain = Relation.positives
 
-    def watched(self: Relation, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        seen.extend(nodes.tolist())
-        return plain(self, nodes)
+    def watched(self: Relation, nodes: Tensor, most: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        seen.extend(node for node in nodes.tolist() if node >= 0)
+        return plain(self, nodes, most)
 
     monkeypatch.setattr(Relation, "positives", watched)
     train(tree, small_config(Path(), epochs=2, batch=4), tmp_path, Lorentz(1.0))
@@ -243,10 +253,36 @@ def test_the_losses_of_shares_add_up(tree: Relation) -> None:
     pool, batch = torch.arange(tree.count), tree.sources[:2]
 
     def gradient(nodes: Tensor) -> Tensor:
-        rows, losses = _losses(table, tree, nodes, pool, config)
-        assert losses.shape == rows.shape
-        return torch.autograd.grad(losses.sum(), table.weight)[0]
+        total, _ = _total_loss(table, tree, nodes, pool, config)
+        return torch.autograd.grad(total, table.weight)[0]
 
     shares = [gradient(Processes(torch.device("cpu"), rank, 3).share(batch)) for rank in range(3)]
     assert not shares[2].any()
     torch.testing.assert_close(sum(shares), gradient(batch))
+
+
+def test_room_for_more_pairs_changes_nothing(tree: Relation) -> None:
+    """Nor does a place in the batch without a node; that is what lets a GPU record a step."""
+    config = small_config(Path())
+    table = PointTable(tree.count, 2, Lorentz(1.0), radius=1.0)
+    pool, nodes = torch.arange(0, tree.count, 2), tree.sources[:5]
+    padded = torch.cat([nodes, nodes.new_full((2,), -1)])
+    plain, pairs = _total_loss(table, tree, nodes, pool, config)
+    roomy, same = _total_loss(table, tree, padded, pool, config, tree.most_in(7) + 3)
+    assert same == pairs == len(tree.positives(nodes)[0])
+    torch.testing.assert_close(roomy, plain)
+    (a,), (b,) = (torch.autograd.grad(total, [table.weight]) for total in (roomy, plain))
+    torch.testing.assert_close(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("manifold", [Lorentz(1.0), PoincareBall(1.0), Euclidean()], ids=repr)
+def test_recorded_steps_do_what_steps_do(
+    tree: Relation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifold: Manifold
+) -> None:
+    config = small_config(Path(), epochs=6, pool=6)
+    recorded = train(tree, config, tmp_path / "a", manifold, device="cuda")
+    monkeypatch.setattr("beltrami.recipes.recording.EAGER_STEPS", 10**9)
+    eager = train(tree, config, tmp_path / "b", manifold, device="cuda")
+    assert recorded.weight.std() > 0.01
+    torch.testing.assert_close(recorded.weight, eager.weight, rtol=1e-6, atol=1e-8)

@@ -117,7 +117,7 @@ def test_the_learning_rate_falls_at_last() -> None:
     assert 0 < shares[-1] < 0.05
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("model", ["RotH", "RotE", "AttH"])
 def test_recorded_steps_do_what_steps_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
@@ -126,7 +126,7 @@ def test_recorded_steps_do_what_steps_do(
         small_config(ring(tmp_path / "g"), models=("RotH", "AttH"), epochs=4)
     )
     recorded, _ = trained(recipe, tmp_path / "a", model, device="cuda")
-    monkeypatch.setattr("beltrami.recipes.knowledge_graph.training.EAGER_STEPS", 10**9)
+    monkeypatch.setattr("beltrami.recipes.recording.EAGER_STEPS", 10**9)
     eager, _ = trained(recipe, tmp_path / "b", model, device="cuda")
     for key, value in eager.state_dict().items():  # sums come in any order on a GPU
         torch.testing.assert_close(recorded.state_dict()[key], value, rtol=1e-2, atol=1e-3)

@@ -39,21 +39,37 @@ class Relation:
         """How many pairs each node takes part in, on either side; float64."""
         return torch.bincount(self.pairs.flatten(), minlength=self.count).double()
 
-    def positives(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """All positives of nodes (b,): the row of the node each belongs to, and the positive."""
-        sizes = self._sizes[nodes]
+    def positives(self, nodes: Tensor, most: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """All positives of nodes (b,): the row each belongs to, itself, and whether it is real.
+
+        Args:
+            nodes: of −1 there are none.
+            most: give as many as this, those at the end not real. So their number depends on
+                nothing that a GPU would have to be asked for. It must be enough: see `most_in`.
+        """
+        sizes = torch.where(nodes < 0, 0, self._sizes[nodes])
         ends = sizes.cumsum(0)
-        rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), sizes)
-        within = torch.arange(len(rows), device=nodes.device) - (ends - sizes)[rows]
-        return rows, self.pairs[self._starts[nodes][rows] + within, 1]
+        if most is None:
+            most = int(ends[-1]) if len(nodes) else 0
+        place = torch.arange(most, device=nodes.device)
+        rows = torch.searchsorted(ends, place, right=True)
+        real = rows < len(nodes)
+        rows = rows.clamp(max=max(0, len(nodes) - 1))
+        within = place - (ends - sizes)[rows]
+        of_pairs = torch.where(real, self._starts[nodes[rows]] + within, 0)
+        return rows, self.pairs[of_pairs, 1], real
+
+    def most_in(self, nodes: int) -> int:
+        """How many positives so many nodes can have at most."""
+        return int(self._sizes.topk(min(nodes, self.count)).values.sum())
 
     def strangers(
-        self, nodes: Tensor, rows: Tensor, positives: Tensor, pool: Tensor
+        self, nodes: Tensor, rows: Tensor, positives: Tensor, real: Tensor, pool: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The pool's nodes, each at most once, that are neither u nor positive.
 
         As booleans (b, k), and how many they are, int64 (b,): counting the booleans would take
-        longer than the whole rest. `rows` and `positives` are those of `nodes`.
+        longer than the whole rest. `rows`, `positives` and `real` are those of `nodes`.
         """
         size = len(pool)
         self._place[pool] = torch.arange(size, device=pool.device)
@@ -63,6 +79,7 @@ class Relation:
         # One column more, for those that are not in the pool: picking out the others would wait
         # for the device.
         here = places >= 0
+        here[: len(rows)] &= real
         result = torch.ones(len(nodes), size + 1, dtype=torch.bool, device=nodes.device)
         result[all_rows, torch.where(here, places, size)] = False
         here[: len(rows)] &= positives != nodes[rows]  # a node that is its own positive counts once

@@ -13,6 +13,8 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
+from beltrami.recipes.processes import Processes
+from beltrami.recipes.recording import Recording, own_stream
 from beltrami.recipes.seeding import shuffled
 from beltrami.recipes.session import Session
 
@@ -42,26 +44,83 @@ def train_table(
     draws = torch.Generator(session.device).manual_seed(seed)
     optimizer = RiemannianSGD(table, lr=learning_rate)
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
-    order = shuffled(len(sources), seed, done // per_epoch).to(session.device)
-    for step in range(done, steps):
-        epoch, place = divmod(step, per_epoch)
-        if place == 0:
-            order = shuffled(len(sources), seed, epoch).to(session.device)
-        burning = step < config.burn_in * steps
-        nodes = sources[order[place * config.batch : (place + 1) * config.batch]]
-        pool = _pool(relation, config.pool, degree if burning else None, draws)
-        rate = learning_rate * rate_share(step / steps, config.burn_in)
+    with own_stream(session.device):
+        stepper = _Stepper(table, relation, config, optimizer, session.processes)
+        for step in range(done, steps):
+            epoch, place = divmod(step, per_epoch)
+            if place == 0 or step == done:
+                batches = _batches(sources, per_epoch, seed, epoch)
+            burning = step < config.burn_in * steps
+            pool = _pool(relation, config.pool, degree if burning else None, draws)
+            rate = learning_rate * rate_share(step / steps, config.burn_in)
+            session.step(step + 1, loss=stepper.step(batches[place], pool, rate))
+
+
+class _Stepper:
+    """Steps on batches of one size; what a step reads lies in buffers, so that it can be recorded.
+
+    Args:
+        table: of the points.
+        relation: on the table's device, as everything.
+        config: of the training.
+        optimizer: of the table; its learning rate becomes one of the buffers.
+        processes: that share each batch.
+    """
+
+    def __init__(
+        self,
+        table: PointTable,
+        relation: Relation,
+        config: HierarchyConfig,
+        optimizer: RiemannianSGD,
+        processes: Processes,
+    ) -> None:
+        self._table, self._relation, self._config = table, relation, config
+        self._optimizer, self._processes = optimizer, processes
+        device = relation.pairs.device
+        count = len(relation.sources)
+        batch = math.ceil(count / math.ceil(count / config.batch))
+        pool = min(config.pool, relation.count)
+        self._nodes = torch.empty(batch, dtype=torch.int64, device=device)
+        self._pool = torch.empty(pool, dtype=torch.int64, device=device)
+        self._rate = torch.zeros((), dtype=torch.float64, device=device)
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._recording = Recording(self._step, processes)
+        self._most = relation.most_in(batch) if self._recording.records else None
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.zero_grad()
-        rows, losses = _losses(table, relation, session.processes.share(nodes), pool, config)
-        total = losses.sum()
-        total.backward()
-        session.processes.sum_gradients(table.parameters())
-        shorten_gradient(table.weight, table.manifold, config.max_step / rate)
-        optimizer.step()
-        pairs = session.processes.sum(torch.tensor(float(len(rows)), device=session.device))
-        session.step(step + 1, loss=session.processes.sum(total.detach()) / pairs)
+            group["lr"] = self._rate
+
+    def step(self, nodes: Tensor, pool: Tensor, rate: float) -> Tensor:
+        """One step; returns the mean loss of a pair, in a buffer that the next step writes over."""
+        self._nodes.copy_(nodes)
+        self._pool.copy_(pool)
+        self._rate.fill_(rate)
+        self._recording()
+        return self._loss
+
+    def _step(self) -> None:
+        table, processes = self._table, self._processes
+        total, pairs = _total_loss(
+            table,
+            self._relation,
+            processes.share(self._nodes),
+            self._pool,
+            self._config,
+            self._most,
+        )
+        (table.weight.grad,) = torch.autograd.grad(total, [table.weight])
+        processes.sum_gradients(table.parameters())
+        shorten_gradient(table.weight, table.manifold, self._config.max_step / self._rate)
+        self._optimizer.step()
+        self._loss.copy_(processes.sum(total.detach()) / processes.sum(pairs))
+
+
+def _batches(sources: Tensor, count: int, seed: int, epoch: int) -> Tensor:
+    """The nodes in an order of the epoch's, as rows of one size; −1 where there is none left."""
+    order = shuffled(len(sources), seed, epoch).to(sources.device)
+    result = sources.new_full((count * math.ceil(len(sources) / count),), -1)
+    result[: len(sources)] = sources[order]
+    return result.view(count, -1)
 
 
 def rate_share(progress: float, burn_in: float) -> float:
@@ -69,7 +128,7 @@ def rate_share(progress: float, burn_in: float) -> float:
     return BURN_IN_SHARE if progress < burn_in else max(1 - progress, LAST_SHARE)
 
 
-def shorten_gradient(points: Tensor, manifold: Manifold, longest: float) -> None:
+def shorten_gradient(points: Tensor, manifold: Manifold, longest: float | Tensor) -> None:
     """Scale each row of `points.grad` down to Riemannian norm `longest`, in place."""
     gradient = points.grad
     if gradient is None:
@@ -79,13 +138,19 @@ def shorten_gradient(points: Tensor, manifold: Manifold, longest: float) -> None
     gradient.mul_((longest / norm).clamp(max=1.0))
 
 
-def _losses(
-    table: PointTable, relation: Relation, nodes: Tensor, pool: Tensor, config: HierarchyConfig
+def _total_loss(
+    table: PointTable,
+    relation: Relation,
+    nodes: Tensor,
+    pool: Tensor,
+    config: HierarchyConfig,
+    most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    rows, positives = relation.positives(nodes)
-    strangers, counts = relation.strangers(nodes, rows, positives, pool)
+    """The sum of the losses of all pairs of the nodes, and how many pairs they are."""
+    rows, positives, real = relation.positives(nodes, most)
+    strangers, counts = relation.strangers(nodes, rows, positives, real, pool)
     losses = grouped_ranking_loss(
-        table(nodes),
+        table(nodes.clamp(min=0)),
         table(positives),
         rows,
         table(pool),
@@ -94,7 +159,7 @@ def _losses(
         negatives=config.negatives,
         counts=counts,
     )
-    return rows, losses
+    return torch.where(real, losses, 0.0).sum(), real.sum()
 
 
 def _pool(relation: Relation, size: int, weights: Tensor | None, draws: torch.Generator) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from beltrami.models.knowledge_graph import KnowledgeGraphModel, evaluate
 from beltrami.recipes.best import Best, agreed
 from beltrami.recipes.knowledge_graph.objective import pooled_losses
 from beltrami.recipes.recipe import Trial
+from beltrami.recipes.recording import Recording, own_stream
 from beltrami.recipes.seeding import mixed
 from beltrami.recipes.session import Session
 from beltrami.recipes.threads import one_thread
@@ -22,7 +22,6 @@ BIAS_SHARE = 0.5  # of the learning rate
 DECAY_FROM = 0.5  # share of the epochs after which the learning rate falls linearly
 LAST_SHARE = 0.01  # of the learning rate, where it ends
 SMALL = 1 << 18  # numbers in a table of scores that a CPU computes as fast with one thread
-EAGER_STEPS = 3  # on a GPU, before one step is recorded and played from then on
 
 
 class Validations:
@@ -66,7 +65,7 @@ def train_model(
     best, seen = Best(model), Validations()
     done = session.begin(steps, model=model, optimizer=optimizer, best=best, seen=seen)
     small = session.device.type == "cpu" and batch * trial["pool"] <= SMALL
-    with _own_stream(session.device), one_thread() if small else nullcontext():
+    with own_stream(session.device), one_thread() if small else nullcontext():
         stepper = _Stepper(model, optimizer, trial, session, per_epoch, batch)
         for step in range(done, steps):
             epoch, place = divmod(step, per_epoch)
@@ -122,8 +121,7 @@ class _Stepper:
     """Steps through the batches of an epoch.
 
     All that a step reads lies in buffers of fixed place, and where in them it is, is counted on
-    the device. So on a GPU a step can be recorded once as a CUDA graph and played: its hundreds of
-    small kernels would otherwise wait for python.
+    the device, so that on a GPU a step can be recorded.
     """
 
     def __init__(
@@ -145,10 +143,7 @@ class _Stepper:
         self._pools = torch.empty(per_epoch, trial["pool"], dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        # Only one process: what the others send is not part of a recording.
-        self._records = device.type == "cuda" and session.processes.count == 1
-        self._eager = 0
+        self._recording = Recording(self._step, session.processes)
         if device.type == "cuda":
             for group in optimizer.param_groups:
                 group["lr"] = torch.zeros((), device=device)
@@ -164,16 +159,7 @@ class _Stepper:
 
     def step(self) -> Tensor:
         """One step; returns its loss, in a buffer that the next step writes over."""
-        if self._graph is not None:
-            self._graph.replay()
-        elif self._records and self._eager == EAGER_STEPS:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, stream=torch.cuda.current_stream()):
-                self._step()
-            self._graph.replay()  # recording computes nothing
-        else:
-            self._step()
-            self._eager += 1
+        self._recording()
         return self._loss
 
     def _step(self) -> None:
@@ -202,16 +188,3 @@ class _Stepper:
             pool,
             negatives=self._trial["negatives"],
         ).sum()
-
-
-@contextmanager
-def _own_stream(device: torch.device) -> Iterator[None]:
-    """A stream that steps may be recorded on, which the GPU's first stream is not."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
