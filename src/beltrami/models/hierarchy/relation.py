@@ -75,13 +75,14 @@ class Relation:
         self._place[pool] = torch.arange(size, device=pool.device)
         all_rows = torch.cat([rows, torch.arange(len(nodes), device=nodes.device)])
         places = self._place[torch.cat([positives, nodes])]
-        self._place[pool] = -1
+        self._place.index_fill_(0, pool, -1)
         # One column more, for those that are not in the pool: picking out the others would wait
-        # for the device.
+        # for the device, and so would the plain number False.
         here = places >= 0
         here[: len(rows)] &= real
         result = torch.ones(len(nodes), size + 1, dtype=torch.bool, device=nodes.device)
-        result[all_rows, torch.where(here, places, size)] = False
+        places = torch.where(here, places, size)
+        result.index_put_((all_rows, places), torch.zeros_like(here[:1]))
         here[: len(rows)] &= positives != nodes[rows]  # a node that is its own positive counts once
         known = torch.zeros(len(nodes), dtype=torch.int64, device=nodes.device)
         known.index_add_(0, all_rows, here.long())

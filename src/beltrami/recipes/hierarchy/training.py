@@ -42,7 +42,7 @@ def train_table(
     per_epoch = math.ceil(len(sources) / config.batch)
     steps = config.epochs * per_epoch
     draws = torch.Generator(session.device).manual_seed(seed)
-    optimizer = RiemannianSGD(table, lr=learning_rate)
+    optimizer = RiemannianSGD(table, lr=1.0)  # gradients come multiplied by the rate
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
     with own_stream(session.device):
         stepper = _Stepper(table, relation, config, optimizer, session.processes)
@@ -63,7 +63,7 @@ class _Stepper:
         table: of the points.
         relation: on the table's device, as everything.
         config: of the training.
-        optimizer: of the table; its learning rate becomes one of the buffers.
+        optimizer: of the table, with learning rate 1.
         processes: that share each batch.
     """
 
@@ -87,8 +87,6 @@ class _Stepper:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._recording = Recording(self._step, processes)
         self._most = relation.most_in(batch) if self._recording.records else None
-        for group in optimizer.param_groups:
-            group["lr"] = self._rate
 
     def step(self, nodes: Tensor, pool: Tensor, rate: float) -> Tensor:
         """One step; returns the mean loss of a pair, in a buffer that the next step writes over."""
@@ -108,9 +106,10 @@ class _Stepper:
             self._config,
             self._most,
         )
-        (table.weight.grad,) = torch.autograd.grad(total, [table.weight])
+        (gradient,) = torch.autograd.grad(total, [table.weight])
+        table.weight.grad = gradient * self._rate
         processes.sum_gradients(table.parameters())
-        shorten_gradient(table.weight, table.manifold, self._config.max_step / self._rate)
+        shorten_gradient(table.weight, table.manifold, self._config.max_step)
         self._optimizer.step()
         self._loss.copy_(processes.sum(total.detach()) / processes.sum(pairs))
 
@@ -128,7 +127,7 @@ def rate_share(progress: float, burn_in: float) -> float:
     return BURN_IN_SHARE if progress < burn_in else max(1 - progress, LAST_SHARE)
 
 
-def shorten_gradient(points: Tensor, manifold: Manifold, longest: float | Tensor) -> None:
+def shorten_gradient(points: Tensor, manifold: Manifold, longest: float) -> None:
     """Scale each row of `points.grad` down to Riemannian norm `longest`, in place."""
     gradient = points.grad
     if gradient is None:
