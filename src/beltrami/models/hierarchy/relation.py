@@ -54,9 +54,10 @@ class Relation:
         place = torch.arange(most, device=nodes.device)
         rows = torch.searchsorted(ends, place, right=True)
         real = rows < len(nodes)
-        rows = rows.clamp(max=max(0, len(nodes) - 1))
+        # Those that are not real are spread: gradients of many on one row would be added one by one.
+        rows = torch.where(real, rows, place % max(1, len(nodes)))
         within = place - (ends - sizes)[rows]
-        of_pairs = torch.where(real, self._starts[nodes[rows]] + within, 0)
+        of_pairs = torch.where(real, self._starts[nodes[rows]] + within, place % len(self.pairs))
         return rows, self.pairs[of_pairs, 1], real
 
     def most_in(self, nodes: int) -> int:
