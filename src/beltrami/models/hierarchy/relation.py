@@ -54,7 +54,7 @@ class Relation:
         place = torch.arange(most, device=nodes.device)
         rows = torch.searchsorted(ends, place, right=True)
         real = rows < len(nodes)
-        # Those that are not real are spread: gradients of many on one row would be added one by one.
+        # Those that are not real are spread: many gradients of one row are added one by one.
         rows = torch.where(real, rows, place % max(1, len(nodes)))
         within = place - (ends - sizes)[rows]
         of_pairs = torch.where(real, self._starts[nodes[rows]] + within, place % len(self.pairs))
