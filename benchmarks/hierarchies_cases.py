@@ -36,7 +36,7 @@ BURN_IN, BURN_IN_RATE = 20 / 300, 0.01
 LARGE_BATCH = 128
 START = 1e-3
 # As the README of the recipe has it.
-RECIPE = HierarchyConfig(learning_rates=(0.1,))
+RECIPE = HierarchyConfig(learning_rates=(0.2,), batch=295, pool=512)  # its own, of 1,180 nodes
 _EPOCHS_A_LAP = 4  # of the recipe, whose epochs take milliseconds
 GENSIM_NEGATIVES = 10
 

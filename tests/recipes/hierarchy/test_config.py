@@ -87,3 +87,12 @@ def test_data_and_roots_that_are_not_there() -> None:
         HierarchyRecipe(HierarchyConfig(data="wordnet-mamals"))
     with pytest.raises(HierarchyError, match="carnivores has no node labelled 'unicorn'"):
         HierarchyRecipe(HierarchyConfig(data="carnivores", root="unicorn"))
+
+
+def test_batches_and_pools_grow_with_the_data() -> None:
+    config = HierarchyConfig()
+    assert [config.batch_of(n) for n in (4, 1180, 82_115)] == [1, 295, 20_529]
+    assert [config.pool_of(n) for n in (4, 1180, 82_115)] == [4, 512, 20_529]
+    config = HierarchyConfig(batch=7, pool=9)
+    assert config.batch_of(1180) == 7
+    assert [config.pool_of(n) for n in (4, 1180)] == [4, 9]

@@ -197,15 +197,15 @@ def test_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_mammals_as_published(tmp_path: Path) -> None:
-    """Nickel and Kiela: MAP 0.927, mean rank 1.26 in 5 dimensions. Ours, in 20 CPU-seconds."""
-    config = HierarchyConfig(epochs=600, learning_rates=(0.1,), device="cpu")
+    """Nickel and Kiela: MAP 0.927, mean rank 1.26 in 5 dimensions. Ours, in 10 CPU-seconds."""
+    config = HierarchyConfig(device="cpu")
     recipe = HierarchyRecipe(config)
     assert len(recipe.hierarchy) == 1180
     assert len(recipe.relation.pairs) == 6540
-    one = trial("lorentz", 5, rate=0.1)
+    one = trial("lorentz", 5, rate=0.2)
     table = recipe.build(one)
     here = session(tmp_path, one)
     recipe.train(table, one, here)
     metrics = recipe.evaluate(table, one, here).metrics
-    assert metrics["map"] >= 0.94
+    assert metrics["map"] >= 0.96
     assert metrics["mean_rank"] <= 1.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,6 +18,7 @@ from beltrami.recipes.config import RunConfig
 
 Geometry = Literal["lorentz", "poincare", "product", "euclidean", "sarkar"]
 TWIN: Geometry = "euclidean"
+LEAST_POOL = 512  # by default
 NAMES = {
     "lorentz": "Lorentz",
     "poincare": "Poincaré ball",
@@ -54,25 +56,27 @@ class HierarchyConfig(RunConfig):
     """Dimensions; with several, the page shows how the geometries grow."""
 
     epochs: int = 300
-    """Passes over all nodes."""
+    """Passes over all nodes. Larger taxonomies need more: ten thousand nodes some 500, WordNet's
+    nouns some thousands."""
 
-    batch: int = 256
-    """Nodes a step; each comes with all its ancestors. About a quarter of the nodes is best."""
+    batch: int | None = None
+    """Nodes a step; each comes with all its ancestors. By default a quarter of all nodes."""
 
-    pool: int = 512
-    """Nodes that a step's batch is kept away from, drawn anew each step."""
+    pool: int | None = None
+    """Nodes that a step's batch is kept away from, drawn anew each step. By default a quarter of
+    all nodes, or 512 if those are more; with a few hundredths of them little is learned."""
 
     negatives: float = 50.0
     """How much the pool weighs against one ancestor: as this many sampled nodes would."""
 
-    learning_rates: tuple[float, ...] = (0.1, 1.0)
+    learning_rates: tuple[float, ...] = (0.2, 1.0)
     """Each geometry's first seed tries all of them; the highest MAP decides for the other seeds."""
 
-    burn_in: float = 0.3
+    burn_in: float = 0.2
     """Share of the training at a hundredth of the learning rate, against a pool that prefers nodes
     in many pairs: the top of the taxonomy sorts itself out before the rest spreads."""
 
-    max_step: float = 0.2
+    max_step: float = 0.1
     """The farthest that a point moves in one step."""
 
     def check(self) -> None:
@@ -89,6 +93,15 @@ class HierarchyConfig(RunConfig):
         check_no_repeats(self, "models", "dims", "learning_rates")
         if not self.dims or min(self.dims) < 2:
             raise ValueError(f"--dims must be 2 or more each, got {self.dims}")
+
+    def batch_of(self, nodes: int) -> int:
+        """How many of so many nodes a step has."""
+        return math.ceil(nodes / 4) if self.batch is None else self.batch
+
+    def pool_of(self, nodes: int) -> int:
+        """How many of so many nodes a pool has."""
+        wanted = max(LEAST_POOL, math.ceil(nodes / 4)) if self.pool is None else self.pool
+        return min(wanted, nodes)
 
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""

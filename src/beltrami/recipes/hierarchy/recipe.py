@@ -94,9 +94,11 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         for dim in self.config.dims:
             trained = {
                 "dim": dim,
+                "batch": self.config.batch_of(len(self.hierarchy)),
+                "pool": self.config.pool_of(len(self.hierarchy)),
                 **{
                     name: getattr(self.config, name)
-                    for name in ("epochs", "batch", "pool", "negatives", "burn_in", "max_step")
+                    for name in ("epochs", "negatives", "burn_in", "max_step")
                 },
             }
             group = f"{dim} dimensions"
@@ -129,7 +131,8 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             session.begin(0)
             return
         assert isinstance(model, PointTable)
-        small = self.config.batch * self.config.pool <= SMALL
+        nodes = len(self.hierarchy)
+        small = self.config.batch_of(nodes) * self.config.pool_of(nodes) <= SMALL
         with one_thread() if small else nullcontext():
             train_table(
                 model,

@@ -251,7 +251,8 @@ def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Training",
-            f"Riemannian SGD, {config.epochs} epochs, {config.batch} nodes a step, float64",
+            f"Riemannian SGD, {config.epochs:,} epochs, {config.batch_of(data['nodes']):,} nodes a "
+            f"step against {config.pool_of(data['nodes']):,} others, float64",
         ),
         ("Ranked", f"the ancestors of {ranked}"),
     )

@@ -39,19 +39,21 @@ def train_table(
     """
     relation = Relation(relation.pairs.to(session.device), relation.count)
     sources, degree = relation.sources, relation.degree
-    per_epoch = math.ceil(len(sources) / config.batch)
+    per_epoch = math.ceil(len(sources) / config.batch_of(relation.count))
+    pool_size = config.pool_of(relation.count)
     steps = config.epochs * per_epoch
     draws = torch.Generator(session.device).manual_seed(seed)
     optimizer = RiemannianSGD(table, lr=1.0)  # gradients come multiplied by the rate
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
     with own_stream(session.device):
-        stepper = _Stepper(table, relation, config, optimizer, session.processes)
+        batch = math.ceil(len(sources) / per_epoch)
+        stepper = _Stepper(table, relation, config, optimizer, session.processes, batch, pool_size)
         for step in range(done, steps):
             epoch, place = divmod(step, per_epoch)
             if place == 0 or step == done:
                 batches = _batches(sources, per_epoch, seed, epoch)
             burning = step < config.burn_in * steps
-            pool = _pool(relation, config.pool, degree if burning else None, draws)
+            pool = _pool(relation, pool_size, degree if burning else None, draws)
             rate = learning_rate * rate_share(step / steps, config.burn_in)
             session.step(step + 1, loss=stepper.step(batches[place], pool, rate))
 
@@ -65,6 +67,7 @@ class _Stepper:
         config: of the training.
         optimizer: of the table, with learning rate 1.
         processes: that share each batch.
+        batch, pool: nodes of each.
     """
 
     def __init__(
@@ -74,13 +77,12 @@ class _Stepper:
         config: HierarchyConfig,
         optimizer: RiemannianSGD,
         processes: Processes,
+        batch: int,
+        pool: int,
     ) -> None:
         self._table, self._relation, self._config = table, relation, config
         self._optimizer, self._processes = optimizer, processes
         device = relation.pairs.device
-        count = len(relation.sources)
-        batch = math.ceil(count / math.ceil(count / config.batch))
-        pool = min(config.pool, relation.count)
         self._nodes = torch.empty(batch, dtype=torch.int64, device=device)
         self._pool = torch.empty(pool, dtype=torch.int64, device=device)
         self._rate = torch.zeros((), dtype=torch.float64, device=device)
