@@ -9,8 +9,9 @@ Two columns, child and parent, separated by tabs or commas:
 The header row is optional, blank lines are skipped, and fields may be quoted as CSV allows. A line
 that starts with ``#`` is a comment, unless it has as many columns as the others: labels may start
 with ``#``, too. Files with more columns, or in another order, need a header that names two of them
-`child` and `parent`, or `source` and `target` (a source is the parent, as edges of graphs are drawn
-from the root), or `id1` and `id2` (child and parent, as in files of Poincaré embeddings).
+`child` and `parent`; `node`, `id` or `name` may stand for the child. Or `hyponym` and `hypernym`; or
+`source` and `target` (a source is the parent, as edges of graphs are drawn from the root); or `id1`
+and `id2` (child and parent, as in files of Poincaré embeddings).
 
 Graph files, two integers separated by spaces, are taken as source and target, too; so are all
 files called `.edges`, whatever separates their columns. Lines starting with ``%`` are comments
@@ -34,7 +35,16 @@ from beltrami.data.lines import quoted
 from beltrami.data.text import numbered_lines
 
 # What headers may call the child and the parent.
-COLUMN_NAMES = (("child", "parent"), ("target", "source"), ("id1", "id2"))
+COLUMN_NAMES = (
+    ("child", "parent"),
+    ("node", "parent"),
+    ("id", "parent"),
+    ("id", "parent_id"),
+    ("name", "parent"),
+    ("hyponym", "hypernym"),
+    ("target", "source"),
+    ("id1", "id2"),
+)
 GRAPH_SUFFIX = ".edges"
 
 _MAX_LEADING_COMMENTS = 10_000

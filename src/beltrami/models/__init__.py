@@ -1,5 +1,4 @@
 """Systems made of the layers, losses and geometry below; one folder a system.
 
-Importing this package imports none of them. `beltrami.models.hierarchy` embeds trees and
-taxonomies.
+Importing this package imports none of them.
 """

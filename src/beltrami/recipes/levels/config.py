@@ -32,9 +32,10 @@ class LevelsConfig(RunConfig):
     recipe: ClassVar[str] = "levels"
 
     data: str = "wordnet-mammals"
-    """The taxonomy: wordnet-mammals or carnivores (always there), any other name of `beltrami
-    data`, or the path of your own file: TSV, CSV or JSON with child and parent, OBO, Newick, or
-    WordNet's data.noun."""
+    """The taxonomy: wordnet-mammals or carnivores (always there), wordnet-nouns,
+    wordnet-verbs, ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10 (see `beltrami data`), or the
+    path of your own file: TSV, CSV or JSON with child and parent, OBO, Newick, or WordNet's
+    data.noun."""
 
     root: str | None = None
     """Take only this node and what is below it; its label."""
