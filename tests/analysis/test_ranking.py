@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from beltrami.analysis import ranking
+from beltrami.analysis import ranking, rows
 from beltrami.analysis.hierarchy import (
     Reconstruction,
     mean_average_precision,
@@ -316,12 +316,15 @@ def test_a_gpu_finds_the_same_and_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("manifold", [Lorentz(1.0), Lorentz(0.4), PoincareBall(1.0)], ids=repr)
-def test_float64_points_are_ranked_as_their_distances(manifold: Manifold) -> None:
+def test_float64_points_are_ranked_as_their_distances(
+    manifold: Manifold, monkeypatch: pytest.MonkeyPatch
+) -> None:
     g = torch.Generator().manual_seed(2)
     points = manifold.random(60, 4, std=2.0, dtype=torch.float64, generator=g)
     pairs = torch.randint(60, (300, 2), generator=g).unique(dim=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     by_distance = reconstruction(point_distances(points, manifold), pairs, 60)
+    monkeypatch.delattr(rows, "point_distances")  # which would be called otherwise
     assert torch.equal(reconstruct_points(points, manifold, pairs).ranks, by_distance.ranks)
 
 
@@ -332,6 +335,19 @@ def test_float64_points_that_are_one_are_tied() -> None:
     points = lorentz.exp0(8 * points / points.norm(dim=-1, keepdim=True))
     pairs = torch.tensor([[0, 1], [0, 2]])
     assert reconstruct_points(points, Lorentz(), pairs).ranks.tolist() == [18, 18]
+
+
+@pytest.mark.parametrize("count", [403, 1180])
+@pytest.mark.parametrize("manifold", [Lorentz(1.0), PoincareBall(1.0)], ids=repr)
+def test_float64_points_that_are_one_are_tied_from_afar(manifold: Manifold, count: int) -> None:
+    """A product may round equal columns differently: a collapsed table would look better."""
+    g = torch.Generator().manual_seed(4)
+    points = manifold.random(count, 5, std=1.0, dtype=torch.float64, generator=g)
+    points[40:] = points[40]
+    pairs = torch.tensor([[i, count - 1] for i in range(40)])
+    expected = reconstruction(point_distances(points, manifold), pairs, count).ranks
+    assert torch.equal(reconstruct_points(points, manifold, pairs).ranks, expected)
+    assert int(expected.min()) >= count - 41
 
 
 def test_float64_points_very_far_out_are_ranked_by_distance() -> None:

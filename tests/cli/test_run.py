@@ -178,6 +178,21 @@ def test_an_interrupt_while_data_are_read(
     assert not out.exists()
 
 
+def test_a_full_memory_of_the_computer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    def fail(self: TinyRecipe, *args: object) -> None:
+        torch.empty(1 << 62, dtype=torch.uint8)  # more than any has
+
+    monkeypatch.setattr(TinyRecipe, "train", fail)
+    assert main(["run", "tiny", "--out", str(tmp_path / "o")]) == 1
+    printed = capsys.readouterr().err
+    assert "the computer's memory is full: " in printed
+    assert "Traceback" not in printed
+
+
 def test_a_full_memory_of_the_gpu_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

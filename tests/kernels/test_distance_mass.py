@@ -164,6 +164,16 @@ def test_flat_space_is_the_limit_of_small_curvature() -> None:
     assert errors[2] < errors[1] / 50
 
 
+def test_flat_space_far_from_the_origin() -> None:
+    """Where all points are is no matter; a product would lose half of the digits."""
+    g = torch.Generator().manual_seed(6)
+    x, y = (torch.randn(n, 3, generator=g, dtype=F64) for n in (5, 7))
+    weights = torch.rand(5, 7, generator=g, dtype=F64)
+    offset = 2.0**20
+    found = distance_mass(x + offset, y + offset, weights, 0.0)
+    torch.testing.assert_close(found, distance_mass(x, y, weights, 0.0), rtol=1e-8, atol=0)
+
+
 def test_flat_points_that_are_one_pull_nowhere() -> None:
     x = 1e3 * torch.randn(5, 3, dtype=F64)
     x[0] = 0.0
@@ -281,6 +291,7 @@ def test_inputs_are_left_alone() -> None:
     ("arguments", "kind", "text"),
     [
         ({"c": torch.ones(1)}, TypeError, "c must be a number here, got Tensor"),
+        ({"c": torch.zeros(2)}, TypeError, "c must be a number here, got Tensor"),
         ({"c": True}, TypeError, "c must be"),
         ({"c": False}, TypeError, "c must be"),
         ({"c": -1.0}, ValueError, "c must be a positive finite number, got -1"),

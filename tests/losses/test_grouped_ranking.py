@@ -162,6 +162,39 @@ def test_is_what_the_sampled_loss_tends_to() -> None:
     assert losses.mean() == pytest.approx(problem.loss()[0].item(), rel=0.01)
 
 
+# --- far apart ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
+@pytest.mark.parametrize("distance", [80.0, 90.0, 110.0, 600.0])
+def test_flat_points_far_apart(dtype: torch.dtype, distance: float) -> None:
+    """e^-d of float32 ends at 87; the loss of a tie does not."""
+    u, v, n = (
+        torch.tensor([[at, 0.0]], dtype=dtype).requires_grad_() for at in (0.0, distance, -distance)
+    )
+    everyone = torch.ones(1, 1, dtype=torch.bool)
+    loss = grouped_ranking_loss(u, v, torch.zeros(1, dtype=torch.int64), n, everyone, Euclidean())
+    assert loss.dtype == dtype
+    assert loss.item() == pytest.approx(math.log(51), rel=1e-4)
+    near, far = torch.autograd.grad(loss.sum(), (v, n))
+    assert near[0, 0].item() == pytest.approx(50 / 51, rel=1e-4)
+    assert far[0, 0].item() == pytest.approx(50 / 51, rel=1e-4)
+
+
+@pytest.mark.parametrize("distance", [720.0, 740.0, 800.0, 1e5])
+def test_flat_points_farther_than_float64_holds(distance: float) -> None:
+    """Beyond e^-708 a stranger pushes nowhere; the ancestor still pulls."""
+    u, v, n = (
+        torch.tensor([[at, 0.0]], dtype=F64).requires_grad_() for at in (0.0, distance, -distance)
+    )
+    everyone = torch.ones(1, 1, dtype=torch.bool)
+    loss = grouped_ranking_loss(u, v, torch.zeros(1, dtype=torch.int64), n, everyone, Euclidean())
+    near, far = torch.autograd.grad(loss.sum(), (v, n))
+    assert math.isfinite(loss.item())
+    assert near[0, 0].item() == pytest.approx(1.0, abs=0.02)
+    assert far[0, 0].item() == 0.0
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ _GPU_ELEMENTS = 1 << 25
 # A chord of float32 points below this share of √(|x||y|) is made of rounding: half an eps.
 _UNRESOLVED = torch.finfo(torch.float32).eps / 2
 
-# The square of a chord of float64 points is known up to this times their times, from a product.
+# The square of a chord of float64 points is known up to this times their norms, from a product.
 _PRODUCT_ERROR = 8 * torch.finfo(torch.float64).eps
 _MOST_ERROR = 1e-4  # in sinh²(√c·d/2), up to which such squares order points well enough
 
@@ -94,8 +94,9 @@ def point_order(points: Tensor, manifold: Manifold) -> Distances:
     their chords, `sinh²(√c·d/2)`, from one float64 matrix product (`kernels.chords`): some twenty
     times faster than the distances, and for float32 points finer far out, where their distances are
     rounded to 1e-6. Points closer to each other than float32 coordinates resolve, or for float64
-    points the product, are tied. Other manifolds, float64 points of flat space, and those so far
-    out that a square would be wrong by 1e-4, at √c·r = 13, are compared by their distances.
+    points the product, are tied: far out, those within 0.02. Compared by their distances are points
+    of other manifolds, float64 points of flat space, and those so far out that a square would be
+    wrong by 1e-4, at √c·r = 13.8.
     """
     check_points(points)
     points = points.detach()
@@ -119,7 +120,16 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | N
         wide = poincare.to_lorentz(wide, c)
     scale = 1.0 if isinstance(manifold, Euclidean) else c / 4  # so that float32 holds the square
     rows = rows_of(wide, c)
-    a, b = scale * left(rows), right(rows).t().contiguous()
+    a, b = scale * left(rows), right(rows)
+    column = None
+    if not narrow:  # a product may round equal columns differently, where float32 forgives it
+        different, column = points.unique(dim=0, return_inverse=True)
+        column = None if len(different) == len(points) else column
+    if column is not None:
+        first = torch.empty(len(different), dtype=torch.int64, device=column.device)
+        first[column] = torch.arange(len(points), device=column.device)  # any of them will do
+        b = b[first]
+    b = b.t().contiguous()
     # Near pairs have nearly equal norms, so a floor for each row is one for each pair.
     if narrow:
         floor = (scale * (_UNRESOLVED * rows.norm).square()).float()
@@ -131,6 +141,7 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | N
     def order(nodes: Tensor) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
             chord = (a[nodes] @ b).abs_()
+            chord = chord if column is None else chord[:, column]
             chord = chord.float() if narrow else chord
             return torch.maximum(chord, floor[nodes], out=chord)
 

@@ -46,8 +46,6 @@ class RunCommand:
             self._print(recipe, outcome)
 
     def _run(self) -> tuple[Recipe[Any], Outcome]:
-        from torch import OutOfMemoryError
-
         from beltrami.recipes.processes import ProcessLostError
         from beltrami.recipes.registry import create
         from beltrami.recipes.runner import run
@@ -71,9 +69,13 @@ class RunCommand:
             raise OutputError(f"cannot read or write {where}: {reason}\n{go_on}") from error
         except ProcessLostError as error:
             raise OutputError(f"{error}\n{go_on}" if speaks() else str(error)) from error
-        except OutOfMemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            where = _full_memory(error)
+            if where is None:
+                raise
+            said = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
-                f"the GPU's memory is full: {str(error).splitlines()[0]}\n"
+                f"{where} is full: {said}\n"
                 "Finished trials are kept. Fewer dimensions or smaller batches need less."
             ) from error
 
@@ -91,6 +93,18 @@ class RunCommand:
             console.print(_rich_table(table))
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
+
+
+def _full_memory(error: BaseException) -> str | None:
+    """Which memory an error says is full; None for other errors."""
+    from torch import OutOfMemoryError
+
+    if isinstance(error, OutOfMemoryError):
+        return "the GPU's memory"
+    # Torch's allocator for CPUs has no exception of its own.
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return "the computer's memory"
+    return None
 
 
 def run_command(

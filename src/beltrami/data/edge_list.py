@@ -9,9 +9,9 @@ Two columns, child and parent, separated by tabs or commas:
 The header row is optional, blank lines are skipped, and fields may be quoted as CSV allows. A line
 that starts with ``#`` is a comment, unless it has as many columns as the others: labels may start
 with ``#``, too. Files with more columns, or in another order, need a header that names two of them
-`child` and `parent`; `node`, `id` or `name` may stand for the child. Or `hyponym` and `hypernym`; or
-`source` and `target` (a source is the parent, as edges of graphs are drawn from the root); or `id1`
-and `id2` (child and parent, as in files of Poincaré embeddings).
+`child` and `parent`; `node`, `id` or `name` may stand for the child. Or `hyponym` and `hypernym`;
+or `source` and `target` (a source is the parent, as edges of graphs are drawn from the root); or
+`id1` and `id2` (child and parent, as in files of Poincaré embeddings).
 
 Graph files, two integers separated by spaces, are taken as source and target, too; so are all
 files called `.edges`, whatever separates their columns. Lines starting with ``%`` are comments
@@ -37,14 +37,15 @@ from beltrami.data.text import numbered_lines
 # What headers may call the child and the parent.
 COLUMN_NAMES = (
     ("child", "parent"),
+    ("id", "parent_id"),
     ("node", "parent"),
     ("id", "parent"),
-    ("id", "parent_id"),
     ("name", "parent"),
     ("hyponym", "hypernym"),
     ("target", "source"),
     ("id1", "id2"),
 )
+GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
 
 _MAX_LEADING_COMMENTS = 10_000
@@ -163,10 +164,16 @@ def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
                     raise HierarchyError(
                         f"{source}, line {number}: two columns are called {name!r}; rename one"
                     )
+            others = [n for n in names if n in GENERAL_NAMES and n != child]
+            if child in GENERAL_NAMES and parent == "parent" and others:
+                raise HierarchyError(
+                    f"{source}, line {number}: the parents may be those of {child!r} or of "
+                    f"{others[0]!r}; call the right one 'child'"
+                )
             return _Layout(len(fields), names.index(child), names.index(parent), number)
     if len(fields) > len(COLUMN_NAMES[0]):
         for child, parent in COLUMN_NAMES:
-            if child in names or parent in names:
+            if (child in names and child not in GENERAL_NAMES) or parent in names:
                 missing = parent if child in names else child
                 raise HierarchyError(
                     f"{source}, line {number}: there is no column {missing!r}; the columns are "

@@ -1,4 +1,4 @@
-r"""Squared chords of all pairs of float32 points, from one float64 matrix product.
+r"""Squared chords of all pairs of points, from one float64 matrix product.
 
 With the excess `e = |x|²/(1 + T)` and T = √(1 + c|x|²) = 1 + c·e,
 
@@ -7,7 +7,7 @@ With the excess `e = |x|²/(1 + T)` and T = √(1 + c|x|²) = 1 + c·e,
 so all of Q is one product of rows of d + 2. c = 0 gives |x − y|². Its rounding is that of the
 float64 product, eps·|x||y|: distances that float32 coordinates resolve keep all float32 digits, and
 coincident rows get one of up to 4e-8·sinh(√c·r)/√c, as in `lorentz.pairwise_dist`, at a fraction of
-its elementwise work. float64 points have no wider product to go through.
+its elementwise work. float64 points have no wider product to go through; far out they lose digits.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def distance_mass(
     Differentiable in x and y, once. With δ = eps·t_x·t_y, where t = cosh(√c·r) for a point at
     radius r and eps = 2.2e-16, the logarithm of a term is off by at most
     `(min(8δ/sinh(√c·d), 5√δ) + (4 + √c·d)·eps)/√c`: nothing to think of for pairs that are not far
-    out and close together at a time, 1e-5 for neighbours at distance 1 and radius 12.
+    out and close together at a time, 1e-5 for neighbours at distance 1 and radius 12. In flat space
+    the same holds of δ = eps·|x||y|, measured from the middle of y, d for sinh, and c = 1.
 
     Args:
         x: (n, d). y: (m, d).
@@ -49,7 +50,8 @@ def distance_mass(
     Returns:
         (n,), float64 for float64 points, else float32.
     """
-    check_one_set_each(1.0 if c == 0 and not isinstance(c, Tensor | bool) else c, x, y)
+    flat = not isinstance(c, Tensor | bool) and c == 0
+    check_one_set_each(1.0 if flat else c, x, y)
     if not isinstance(weights, Tensor) or weights.is_complex():
         got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
         raise TypeError(f"weights must be a tensor of real numbers or booleans, got {got}")
@@ -59,22 +61,18 @@ def distance_mass(
             f"got {tuple(weights.shape)}"
         )
     kernel = None
-    if fused or (fused is None and x.is_cuda and not torch.compiler.is_compiling()):
-        kernel = _kernel(x, y, weights)
-        if fused and kernel is None:
+    if not torch.compiler.is_compiling() and (fused or (fused is None and x.is_cuda)):
+        module = triton_module("distance_mass_triton")
+        obstacle = "Triton is not installed" if module is None else module.why_not(x, y, weights)
+        if obstacle is None:
+            kernel = module
+        elif fused:
             raise ValueError(
-                "fused=True, but the Triton kernel cannot do this: it takes points of up to 64 "
-                f"coordinates on one CUDA device, got {x.shape[1]} on {x.device}, {y.device} and "
-                f"{weights.device}; use fused=None or False"
+                f"fused=True, but the Triton kernel cannot do this: {obstacle}; use fused=None or "
+                "False for the plain one"
             )
     mass: Tensor = _DistanceMass.apply(x, y, weights, c, kernel)
     return mass
-
-
-def _kernel(x: Tensor, y: Tensor, weights: Tensor) -> ModuleType | None:
-    """The module of the fused kernel, if there is Triton and it takes these."""
-    module = triton_module("distance_mass_triton")
-    return module if module is not None and module.takes(x, y, weights) else None
 
 
 class _DistanceMass(torch.autograd.Function):
@@ -82,7 +80,11 @@ class _DistanceMass(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, y: Tensor, weights: Tensor, c: float, kernel: ModuleType | None
     ) -> Tensor:
-        a, b = ScaledRows(x, c), ScaledRows(y, c)
+        if c == 0:  # distances do not change, and products lose nothing to a common offset
+            middle = y.detach().double().mean(0) if len(y) else 0.0
+            a, b = ScaledRows(x.double() - middle, c), ScaledRows(y.double() - middle, c)
+        else:
+            a, b = ScaledRows(x, c), ScaledRows(y, c)
         mass_and_slope = _mass_and_slope if kernel is None else kernel.mass_and_slope
         mass, slope = mass_and_slope(a, b, weights, c)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, slope)

@@ -20,17 +20,21 @@ from beltrami.kernels.gram_distances import ROUNDING, ScaledRows
 ROWS, COLUMNS, TILES = 16, 128, 8  # pairs of a tile, and tiles of a program
 MAX_WIDTH = 64  # of the points: the loop over their coordinates is unrolled
 MOST_COORDINATES = 2**31 - COLUMNS * TILES  # of a set: places in it are counted in 32 bits
+MOST_COLUMNS = 65_535 * COLUMNS * TILES  # what CUDA's grid holds
 
 
-def takes(x: Tensor, y: Tensor, weights: Tensor) -> bool:
-    """Whether the kernel can do the work: on one GPU, or anywhere in Triton's interpreter."""
+def why_not(x: Tensor, y: Tensor, weights: Tensor) -> str | None:
+    """What keeps the kernel from taking arguments of `distance_mass`; None if nothing does."""
     interpreted = not isinstance(_pairs, triton.JITFunction)
-    return (
-        (x.is_cuda or interpreted)
-        and x.device == y.device == weights.device
-        and x.shape[1] <= MAX_WIDTH
-        and max(x.numel(), y.numel()) <= MOST_COORDINATES
-    )
+    if not (x.is_cuda or interpreted):
+        return f"it runs on a CUDA device, and x is on {x.device}"
+    if not x.device == y.device == weights.device:
+        return f"its tensors must be on one device, got {x.device}, {y.device}, {weights.device}"
+    if x.shape[1] > MAX_WIDTH:
+        return f"it takes points of up to {MAX_WIDTH} coordinates, got {x.shape[1]}"
+    if max(x.numel(), y.numel()) > MOST_COORDINATES or len(y) > MOST_COLUMNS:
+        return f"it takes sets of up to {MOST_COLUMNS} points, got {len(x)} and {len(y)}"
+    return None
 
 
 def mass_and_slope(

@@ -18,8 +18,10 @@ from torch.nn import functional as F
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, poincare
 from beltrami.geometry.chord import root
 from beltrami.kernels.distance_mass import distance_mass
+from beltrami.kernels.dtypes import wide_dtype
 from beltrami.kernels.gram_distances import gram_distances
 
+SMALLEST = torch.finfo(torch.float64).tiny
 EXACT_FROM = 40.0  # softplus(x) is x to the last digit from here on; much later e^x overflows
 
 
@@ -50,26 +52,38 @@ def grouped_ranking_loss(
     if not (math.isfinite(negatives) and negatives > 0):
         raise ValueError(f"negatives must be a positive number, got {negatives}")
     _check(nodes, positives, rows, pool, strangers, counts)
-    mass = log_mass(nodes, pool, strangers, manifold)
-    # A row without strangers has mass −inf already, and stays there.
     counts = strangers.sum(-1) if counts is None else counts
+    mass = log_mass(nodes, pool, strangers, manifold, counts == 0)
+    # A row without strangers has mass −inf already, and stays there.
     mass = mass + math.log(negatives) - counts.clamp(min=1).to(mass.dtype).log()
     found = manifold.dist(F.embedding(rows, nodes), positives)
     return F.softplus(found + mass[rows], threshold=EXACT_FROM)
 
 
-def log_mass(nodes: Tensor, pool: Tensor, chosen: Tensor, manifold: Manifold) -> Tensor:
-    """`log Σ_k e^{−d(u, n_k)}` over the chosen pairs, (b,); −inf, without gradient, over none."""
+def log_mass(
+    nodes: Tensor, pool: Tensor, chosen: Tensor, manifold: Manifold, none: Tensor | None = None
+) -> Tensor:
+    """`log Σ_k e^{−d(u, n_k)}` over the chosen pairs, (b,); −inf, without gradient, over none.
+
+    In one space of constant curvature −c ≤ 0 it is −708 at least, and pushes nowhere there: e^−708
+    is the smallest number that float64 holds.
+
+    Args:
+        nodes: points u. pool: points n. chosen: booleans (b, k). manifold: of the points.
+        none: which rows have no chosen pair, (b,), where that is known already.
+    """
+    none = ~chosen.any(-1) if none is None else none
     if type(manifold) in (Lorentz, PoincareBall, Euclidean) and isinstance(manifold.c, int | float):
         c = manifold.c
+        dtype = wide_dtype(torch.promote_types(nodes.dtype, pool.dtype))
+        nodes, pool = nodes.double(), pool.double()  # float32 would end at e^−87
         if isinstance(manifold, PoincareBall):
             nodes, pool = poincare.to_lorentz(nodes, c), poincare.to_lorentz(pool, c)
-        mass = distance_mass(nodes, pool, chosen, float(c))
-        none = mass == 0
-        return mass.masked_fill(none, 1.0).log().masked_fill(none, -torch.inf)
+        mass = distance_mass(nodes, pool, chosen, float(c)).clamp(min=SMALLEST)
+        return mass.log().masked_fill(none, -torch.inf).to(dtype)
     logits = (-_all_distances(nodes, pool, manifold)).masked_fill(~chosen, -torch.inf)
-    none = ~chosen.any(-1, keepdim=True)
-    return logits.masked_fill(none, 0.0).logsumexp(-1).masked_fill(none.squeeze(-1), -torch.inf)
+    logits = logits.masked_fill(none.unsqueeze(-1), 0.0)
+    return logits.logsumexp(-1).masked_fill(none, -torch.inf)
 
 
 def _all_distances(x: Tensor, y: Tensor, manifold: Manifold) -> Tensor:

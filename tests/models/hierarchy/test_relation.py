@@ -93,6 +93,7 @@ def test_a_closure() -> None:
         (torch.tensor([[0, 1, 2]]), r"pairs must be of shape.*\(1, 3\)"),
         (torch.tensor([[0, 3]]), "nodes 0 to 2, got 3"),
         (torch.tensor([[-1, 2]]), "nodes 0 to 2, got -1"),
+        (torch.tensor([[0, 1], [2, 1], [0, 1]]), "once each"),
     ],
 )
 def test_bad_pairs(pairs: Tensor, text: str) -> None:

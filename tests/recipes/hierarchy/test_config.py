@@ -91,7 +91,8 @@ def test_data_and_roots_that_are_not_there() -> None:
 
 def test_batches_and_pools_grow_with_the_data() -> None:
     config = HierarchyConfig()
-    assert [config.batch_of(n) for n in (4, 1180, 82_115)] == [1, 295, 20_529]
+    assert [config.batch_of(n) for n in (4, 1180, 82_115)] == [1, 295, 6_537]
+    assert config.batch_of(2_600_000) * config.pool_of(2_600_000) <= 1 << 27
     assert [config.pool_of(n) for n in (4, 1180, 82_115)] == [4, 512, 20_529]
     config = HierarchyConfig(batch=7, pool=9)
     assert config.batch_of(1180) == 7

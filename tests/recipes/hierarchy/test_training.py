@@ -22,6 +22,7 @@ from beltrami.geometry import (
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
+from beltrami.recipes.checkpoint import load_checkpoint, save_checkpoint
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.training import (
     _batches,
@@ -246,6 +247,26 @@ def test_a_broken_off_training_goes_on(tree: Relation, tmp_path: Path, at: int) 
     assert torch.equal(again.weight, whole.weight)
 
 
+def test_the_rate_is_no_matter_of_the_checkpoint(tree: Relation, tmp_path: Path) -> None:
+    """It once was: such a checkpoint must not slow down what follows it."""
+    config = small_config(Path(), epochs=10, pool=6)
+    whole = train(tree, config, tmp_path / "whole", Lorentz(1.0))
+    every = {"checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        train(tree, config, tmp_path / "half", Lorentz(1.0), observer=Killed(20), **every)
+    path = tmp_path / "half/checkpoint.safetensors"
+    table = PointTable(tree.count, 2, Lorentz(1.0), seed=0)
+    old = RiemannianSGD(table, lr=1.0)
+    draws = torch.Generator()
+    parts = {"model": table, "optimizer": old, "draws": draws}
+    facts = load_checkpoint(path, {**parts, "torch cpu": torch.Generator()}, lambda facts: True)
+    assert facts is not None
+    old.param_groups[0]["lr"] = 0.05
+    save_checkpoint(path, {**parts, "torch cpu": torch.default_generator}, facts)
+    again = train(tree, config, tmp_path / "half", Lorentz(1.0), **every)
+    assert torch.equal(again.weight, whole.weight)
+
+
 def test_the_losses_of_shares_add_up(tree: Relation) -> None:
     """As processes need it that share a batch; of two nodes, the third process gets none."""
     config = small_config(Path())
@@ -276,7 +297,11 @@ def test_room_for_more_pairs_changes_nothing(tree: Relation) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("manifold", [Lorentz(1.0), PoincareBall(1.0), Euclidean()], ids=repr)
+@pytest.mark.parametrize(
+    "manifold",
+    [Lorentz(1.0), PoincareBall(1.0), Euclidean(), Product([(Lorentz(1.0), 1), (Lorentz(1.0), 1)])],
+    ids=repr,
+)
 def test_recorded_steps_do_what_steps_do(
     tree: Relation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifold: Manifold
 ) -> None:

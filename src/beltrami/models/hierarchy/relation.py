@@ -10,7 +10,7 @@ class Relation:
     """Pairs (u, v) among `count` nodes, sorted by u; usually the closure of a hierarchy.
 
     Args:
-        pairs: int64 (p, 2).
+        pairs: int64 (p, 2), each once.
         count: number of nodes.
     """
 
@@ -22,6 +22,8 @@ class Relation:
             raise ValueError(
                 f"pairs must be of nodes 0 to {count - 1}, got {least if least < 0 else most}"
             )
+        if len((pairs[:, 0] * count + pairs[:, 1]).unique()) < len(pairs):
+            raise ValueError("pairs must be there once each, and some are there again")
         order = torch.argsort(pairs[:, 0], stable=True)
         self.pairs = pairs[order]
         self.count = count
@@ -47,15 +49,17 @@ class Relation:
             most: give as many as this, those at the end not real. So their number depends on
                 nothing that a GPU would have to be asked for. It must be enough: see `most_in`.
         """
+        if not len(nodes):
+            return nodes, nodes, nodes.bool()
         sizes = torch.where(nodes < 0, 0, self._sizes[nodes])
         ends = sizes.cumsum(0)
         if most is None:
-            most = int(ends[-1]) if len(nodes) else 0
+            most = int(ends[-1])
         place = torch.arange(most, device=nodes.device)
         rows = torch.searchsorted(ends, place, right=True)
         real = rows < len(nodes)
         # Those that are not real are spread: many gradients of one row are added one by one.
-        rows = torch.where(real, rows, place % max(1, len(nodes)))
+        rows = torch.where(real, rows, place % len(nodes))
         within = place - (ends - sizes)[rows]
         of_pairs = torch.where(real, self._starts[nodes[rows]] + within, place % len(self.pairs))
         return rows, self.pairs[of_pairs, 1], real

@@ -19,6 +19,7 @@ from beltrami.recipes.config import RunConfig
 Geometry = Literal["lorentz", "poincare", "product", "euclidean", "sarkar"]
 TWIN: Geometry = "euclidean"
 LEAST_POOL = 512  # by default
+MOST_PAIRS = 1 << 27  # of a batch and a pool, by default
 NAMES = {
     "lorentz": "Lorentz",
     "poincare": "Poincaré ball",
@@ -60,7 +61,8 @@ class HierarchyConfig(RunConfig):
     nouns some thousands."""
 
     batch: int | None = None
-    """Nodes a step; each comes with all its ancestors. By default a quarter of all nodes."""
+    """Nodes a step; each comes with all its ancestors. By default a quarter of all nodes, or fewer
+    where that many and the pool would be more than 134 million pairs, a gigabyte."""
 
     pool: int | None = None
     """Nodes that a step's batch is kept away from, drawn anew each step. By default a quarter of
@@ -96,7 +98,9 @@ class HierarchyConfig(RunConfig):
 
     def batch_of(self, nodes: int) -> int:
         """How many of so many nodes a step has."""
-        return math.ceil(nodes / 4) if self.batch is None else self.batch
+        if self.batch is not None:
+            return self.batch
+        return max(1, min(math.ceil(nodes / 4), MOST_PAIRS // self.pool_of(nodes)))
 
     def pool_of(self, nodes: int) -> int:
         """How many of so many nodes a pool has."""

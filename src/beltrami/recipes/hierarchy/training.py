@@ -45,6 +45,8 @@ def train_table(
     draws = torch.Generator(session.device).manual_seed(seed)
     optimizer = RiemannianSGD(table, lr=1.0)  # gradients come multiplied by the rate
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
+    for group in optimizer.param_groups:
+        group["lr"] = 1.0  # checkpoints of earlier versions had the rate there
     with own_stream(session.device):
         batch = math.ceil(len(sources) / per_epoch)
         stepper = _Stepper(table, relation, config, optimizer, session.processes, batch, pool_size)
