@@ -1,7 +1,7 @@
 """Run a recipe: every contestant over all seeds, resumably, then the summary and the page.
 
 metrics.json is written at the end, an object with what config.json has (see `folder`), and
-    environment   python and torch versions, device, number of processes, threads
+    environment   python and torch versions, device and its name, number of processes, threads
     started, finished   UTC, of the process that ended the run
     metrics       a list: key, title, better ("higher", "lower" or null) and digits to show
     summary       a list, one entry a contestant:
@@ -287,6 +287,7 @@ class _Runner:
                 "python": platform.python_version(),
                 "torch": torch.__version__,
                 "device": str(self.processes.device),
+                "hardware": _hardware(self.processes.device),
                 "processes": self.processes.count,
                 "threads": torch.get_num_threads(),
             },
@@ -322,6 +323,13 @@ def _measured(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
         elif not math.isnan(value):
             found[key] = float(value)
     return found
+
+
+def _hardware(device: torch.device) -> str:
+    """The name of the GPU; of a CPU the architecture."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU"
 
 
 def _generators_of(device: torch.device) -> list[int]:

@@ -1,0 +1,173 @@
+"""Runs of recipes that take a GPU or an hour, kept beside what papers report.
+
+`python -m benchmarks.published_runs FOLDER...` takes the metrics.json of finished runs, keeps it in
+benchmarks/results/runs, and writes all that are kept there into benchmarks/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from benchmarks import machine, markers
+from benchmarks.command import execute
+
+FOLDER = machine.ROOT / "benchmarks/results/runs"
+PAGE = machine.ROOT / "benchmarks/RESULTS.md"
+PART = "published runs"
+SCHEMA = "beltrami.run/1"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a paper reports: of a recipe's data, in so many dimensions."""
+
+    recipe: str
+    data: str
+    who: str
+    values: dict[str, float]
+
+
+PUBLISHED = (
+    Published(
+        "hierarchy",
+        "wordnet-nouns",
+        "Poincaré ball, Nickel and Kiela (2017), 10 dimensions",
+        {"map": 0.851, "mean_rank": 4.02},
+    ),
+    Published(
+        "hierarchy",
+        "wordnet-nouns",
+        "Lorentz, Nickel and Kiela (2018), 10 dimensions, a closure of 769,130 pairs",
+        {"map": 0.928, "mean_rank": 2.95},
+    ),
+    Published("knowledge-graph", "WN18RR", "RotH, Chami et al. (2020), 32", {"mrr": 0.472}),
+    Published("knowledge-graph", "WN18RR", "AttH, Chami et al. (2020), 32", {"mrr": 0.466}),
+    Published("knowledge-graph", "WN18RR", "RotE, Chami et al. (2020), 32", {"mrr": 0.463}),
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Keep finished runs and write them into benchmarks/RESULTS.md."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Folders of finished runs, or their metrics.json; none writes the page again."""
+    commit: str = ""
+    """The commit they were made at, where it is not the checkout's."""
+
+
+class NotARunError(ValueError):
+    """A folder or file that holds no finished run."""
+
+
+def keep(run: Path, commit: str, folder: Path | None = None) -> Path:
+    """Copy what a run found to a folder, with the commit and without anybody's paths."""
+    document = read(run / "metrics.json" if run.is_dir() else run)
+    document["commit"] = commit
+    document["command"] = without_paths(document["command"], document["data"]["name"])
+    document["settings"]["data"] = document["data"]["name"]
+    name = f"{document['recipe']}-{document['data']['name']}-{'-'.join(_models(document))}"
+    folder = folder or FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}.json"
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a metrics.json says."""
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NotARunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise NotARunError(f"{path} is not the metrics.json of a finished run")
+    return document
+
+
+def without_paths(command: str, data: str) -> str:
+    """A command to be typed anywhere: without --out, and with the data's name."""
+    words = [w for w in shlex.split(command) if not w.startswith("--out=")]
+    return shlex.join(f"--data={data}" if w.startswith("--data=") else w for w in words)
+
+
+def page(documents: list[dict[str, Any]]) -> str:
+    """All runs, one after another."""
+    return "\n".join(line for document in documents for line in _section(document))
+
+
+def _section(document: dict[str, Any]) -> Iterator[str]:
+    data, where = document["data"], document["environment"]
+    hardware = where.get("hardware", where["device"])
+    seeds = document["settings"]["seeds"]
+    yield f"### {data['name']}: {', '.join(_models(document))}"
+    yield ""
+    times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
+    yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
+    yield f"{where['torch']}. {times}."
+    yield ""
+    metrics = document["metrics"]
+    yield "| " + " | ".join(["who", *(m["title"] for m in metrics), "seconds of training"]) + " |"
+    yield "|---" * (len(metrics) + 2) + "|"
+    for line in document["summary"]:
+        cells = [_value(line["metrics"].get(m["key"]), m["digits"]) for m in metrics]
+        yield "| " + " | ".join([_who(line), *cells, _seconds(document, line)]) + " |"
+    for known in PUBLISHED:
+        if (known.recipe, known.data) == (document["recipe"], data["name"]):
+            values = [known.values.get(m["key"]) for m in metrics]
+            cells = ["" if value is None else f"{value:g}" for value in values]
+            yield "| " + " | ".join([f"published: {known.who}", *cells, ""]) + " |"
+    yield ""
+
+
+def _models(document: dict[str, Any]) -> list[str]:
+    return [line["model"] for line in document["summary"] if line["twin"] is not None]
+
+
+def _who(line: dict[str, Any]) -> str:
+    return f"{line['model']}, {line['group']}"
+
+
+def _value(found: dict[str, Any] | None, digits: int) -> str:
+    value = None if found is None else found["value"]
+    if value is None or value["mean"] is None:
+        return ""
+    text = f"{value['mean']:.{digits}f}"
+    half = value["half_width"]
+    return text if half is None else f"{text} ± {half:.{digits}f}"
+
+
+def _seconds(document: dict[str, Any], line: dict[str, Any]) -> str:
+    """Of one training, in the mean over the seeds of what was chosen."""
+    same = [
+        trial["seconds"]
+        for trial in document["trials"]
+        if all(trial[key] == line[key] for key in ("model", "group", "choice"))
+    ]
+    return f"{sum(same) / len(same):.0f}" if same else ""
+
+
+def run(options: Options) -> int:
+    try:
+        for folder in options.runs:
+            print(f"kept {keep(folder, options.commit or machine.commit()).name}")
+    except NotARunError as error:
+        print(error, file=sys.stderr)
+        return 2
+    documents = [read(path) for path in sorted(FOLDER.glob("*.json"))]
+    markers.replace(PAGE, PART, page(documents) or "No run is kept yet.")
+    print(f"wrote {PAGE.relative_to(machine.ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    execute(run, Options)
