@@ -12,13 +12,12 @@ from tyro.conf import Suppress, arg, subcommand
 
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
-from beltrami.cli.runs import visible
+from beltrami.cli.standings import print_standings
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
 
     from beltrami.recipes.outcome import Outcome, TrialResult
     from beltrami.recipes.recipe import Recipe, Trial
@@ -81,7 +80,6 @@ class RunCommand:
 
     def _print(self, recipe: Recipe[Any], outcome: Outcome) -> None:
         from beltrami.recipes.folder import RunFolder
-        from beltrami.recipes.tables import standing_tables
 
         folder = RunFolder(self.config.folder)
         if self.config.json:
@@ -89,8 +87,7 @@ class RunCommand:
             print_json({**outcome.document, "files": written})
             return
         console = make_console()
-        for table in standing_tables(outcome, recipe.names):
-            console.print(_rich_table(table))
+        print_standings(console, outcome, recipe.names)
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
 
@@ -199,17 +196,3 @@ def _what_is_left(config: RunConfig) -> str:
         f"Interrupted. {finished} finished {trials} kept in {config.folder}, and the last "
         f"checkpoint of the one under way.\nContinue with: {command}"
     )
-
-
-def _rich_table(content: Any) -> RichTable:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=visible(content.caption), title_justify="left")
-    table.add_column("")
-    for column in content.columns:
-        table.add_column(visible(column), justify="right")
-    for row in content.rows:
-        name = Text.assemble(visible(row.name), "\n", (row.hint, "dim"))
-        table.add_row(name, *(visible(str(value)) for value in row.values))
-    return table
