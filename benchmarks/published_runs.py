@@ -6,7 +6,6 @@ benchmarks/results/runs, and writes all that are kept there into benchmarks/RESU
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -17,13 +16,15 @@ from typing import Annotated, Any
 
 import tyro
 
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.recipes.folder import read_document
+from beltrami.recipes.intervals import Interval
 from benchmarks import machine, markers
 from benchmarks.command import execute
 
 FOLDER = machine.ROOT / "benchmarks/results/runs"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
 PART = "published runs"
-SCHEMA = "beltrami.run/1"
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,14 @@ def keep(run: Path, commit: str, folder: Path | None = None) -> Path:
     folder = folder or FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}.json"
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_atomically(path, to_json(document))
     return path
 
 
 def read(path: Path) -> dict[str, Any]:
     """What a metrics.json says."""
-    try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise NotARunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    document = read_document(path)
+    if document is None:
         raise NotARunError(f"{path} is not the metrics.json of a finished run")
     return document
 
@@ -141,9 +139,7 @@ def _value(found: dict[str, Any] | None, digits: int) -> str:
     value = None if found is None else found["value"]
     if value is None or value["mean"] is None:
         return ""
-    text = f"{value['mean']:.{digits}f}"
-    half = value["half_width"]
-    return text if half is None else f"{text} ± {half:.{digits}f}"
+    return Interval(**value).format(digits)
 
 
 def _seconds(document: dict[str, Any], line: dict[str, Any]) -> str:

@@ -39,14 +39,6 @@ def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    """Where the fused kernel runs; the reference it is compared with is on the CPU."""
-    if request.param == "cpu" and torch.cuda.is_available():
-        pytest.skip("has a GPU, where the kernel is compiled and not interpreted")
-    return str(request.param)
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("amsgrad", [False, True])

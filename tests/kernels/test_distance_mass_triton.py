@@ -22,14 +22,6 @@ F64 = torch.float64
 KERNEL_COLUMNS = distance_mass_triton.COLUMNS * distance_mass_triton.TILES
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    """Where the fused kernel runs; the plain one it is compared with is on the CPU."""
-    if request.param == "cpu" and torch.cuda.is_available():
-        pytest.skip("has a GPU, where the kernel is compiled and not interpreted")
-    return str(request.param)
-
-
 def points(n: int, d: int, seed: int, *, radius: float = 6.0, c: float = 1.0) -> Tensor:
     g = torch.Generator().manual_seed(seed)
     v = torch.nn.functional.normalize(torch.randn(n, d, generator=g, dtype=F64), dim=-1)

@@ -120,16 +120,6 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | N
         wide = poincare.to_lorentz(wide, c)
     scale = 1.0 if isinstance(manifold, Euclidean) else c / 4  # so that float32 holds the square
     rows = rows_of(wide, c)
-    a, b = scale * left(rows), right(rows)
-    column = None
-    if not narrow:  # a product may round equal columns differently, where float32 forgives it
-        different, column = points.unique(dim=0, return_inverse=True)
-        column = None if len(different) == len(points) else column
-    if column is not None:
-        first = torch.empty(len(different), dtype=torch.int64, device=column.device)
-        first[column] = torch.arange(len(points), device=column.device)  # any of them will do
-        b = b[first]
-    b = b.t().contiguous()
     # Near pairs have nearly equal norms, so a floor for each row is one for each pair.
     if narrow:
         floor = (scale * (_UNRESOLVED * rows.norm).square()).float()
@@ -137,6 +127,17 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | N
         floor = _PRODUCT_ERROR * scale * rows.norm.square()
         if bool((floor > _MOST_ERROR).any()):
             return None
+    a, b = scale * left(rows), right(rows)
+    column = None
+    if not narrow:  # a product may round equal columns differently, where float32 forgives it
+        different, column = points.unique(dim=0, return_inverse=True)
+        if len(different) == len(points):
+            column = None
+        else:
+            first = torch.empty(len(different), dtype=torch.int64, device=column.device)
+            first[column] = torch.arange(len(points), device=column.device)  # any will do
+            b = b[first]
+    b = b.t().contiguous()
 
     def order(nodes: Tensor) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
