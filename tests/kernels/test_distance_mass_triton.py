@@ -13,6 +13,7 @@ from torch import Tensor
 
 from beltrami.geometry import lorentz
 from beltrami.kernels import distance_mass as plain
+from beltrami.kernels import fusing
 from beltrami.kernels.distance_mass import distance_mass
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
@@ -131,7 +132,7 @@ def test_says_what_it_cannot_take(device: str) -> None:
 
 
 def test_needs_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "triton_module", lambda name: None)
+    monkeypatch.setattr(fusing, "triton_module", lambda name: None)
     x = points(2, 3, 1)
     with pytest.raises(ValueError, match=r"fused=True.*Triton is not installed"):
         distance_mass(x, x, torch.ones(2, 2), fused=True)

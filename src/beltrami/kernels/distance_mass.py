@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels.dtypes import cast, wide_dtype
+from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gram_distances import (
     ScaledRows,
     check_one_set_each,
     cosh_minus_one,
     pull_back,
 )
-from beltrami.kernels.triton_module import triton_module
 
 
 def distance_mass(
@@ -60,17 +60,7 @@ def distance_mass(
             f"weights must be of shape {(x.shape[0], y.shape[0])}, one a pair, "
             f"got {tuple(weights.shape)}"
         )
-    kernel = None
-    if not torch.compiler.is_compiling() and (fused or (fused is None and x.is_cuda)):
-        module = triton_module("distance_mass_triton")
-        obstacle = "Triton is not installed" if module is None else module.why_not(x, y, weights)
-        if obstacle is None:
-            kernel = module
-        elif fused:
-            raise ValueError(
-                f"fused=True, but the Triton kernel cannot do this: {obstacle}; use fused=None or "
-                "False for the plain one"
-            )
+    kernel = fused_module("distance_mass_triton", fused, x, x, y, weights)
     mass: Tensor = _DistanceMass.apply(x, y, weights, c, kernel)
     return mass
 

@@ -1,0 +1,175 @@
+r"""A linear map times the hyperbolic gain of each token: `a + s·g·W·u`.
+
+g is `lorentz_gain(c·n², c·|Wu|²)`. The norm of W·u needs no W·u: |Wu|² = uᵀ(WᵀW)u, with a Gram
+matrix as small as u is short. So the gain is put on u before it is multiplied, and what is kept
+for the backward pass is u, W and two numbers a token. With z = s·g·u, G = WᵀW and dz = dy·W,
+
+    dg = s·Σ dz·u,    du = s·g·dz + 2w·G·u,    w = c·dg·∂g/∂q,    dn² = c·dg·∂g/∂p,
+    dW = dyᵀ·z + 2·W·(Uᵀ diag(w) U),    dc = Σ dg·(n²·∂g/∂p + m²·∂g/∂q).
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.kernels.dtypes import cast, wide, wide_dtype
+from beltrami.kernels.fusing import fused_module
+from beltrami.kernels.lorentz_gain import gain_and_slopes
+
+
+def gained_linear(
+    u: Tensor,
+    weight: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    *,
+    scaling: float = 1.0,
+    longest: float | None = None,
+    add_to: Tensor | None = None,
+    fused: bool | None = None,
+) -> Tensor:
+    """`add_to + scaling·g·(u·Wᵀ)` with g = lorentz_gain(c·n², c·|Wu|²).
+
+    Args:
+        u: (..., r). weight: (out, r), cast to u's dtype.
+        n2: (..., 1), the squared norms that the gain starts from.
+        c: curvature −c: a number, or a tensor of one, which then gets a gradient.
+        scaling: of the whole map.
+        longest: √c·n above this counts as this, and gets no gradient.
+        add_to: (..., out) to add the map to; the gradient goes through.
+        fused: as in `norm_linear`.
+
+    Returns: (..., out), in the dtype of u, or of add_to if there is one.
+    """
+    if isinstance(c, Tensor) and c.numel() != 1:
+        raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
+    if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
+        raise ValueError(
+            f"u (..., r), weight (out, r) and n2 (..., 1) must fit together, got shapes "
+            f"{tuple(u.shape)}, {tuple(weight.shape)} and {tuple(n2.shape)}"
+        )
+    weight = cast(weight, u.dtype)
+    kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
+    n2 = cast(n2, wide_dtype(n2.dtype))
+    # Of another dtype, add_to is added outside: the product must not be rounded to it first.
+    inside = add_to if add_to is None or add_to.dtype == u.dtype else None
+    out: Tensor = _GainedLinear.apply(u, weight, n2, c, scaling, longest, inside, kernel)
+    return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
+
+
+class _GainedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        weight: Tensor,
+        n2: Tensor,
+        c: Tensor | float,
+        scaling: float,
+        longest: float | None,
+        add_to: Tensor | None,
+        kernel: ModuleType | None,
+    ) -> Tensor:
+        number = c.detach() if isinstance(c, Tensor) else c
+        gram = _gram(weight)
+        rows = _rows if kernel is None else kernel.rows
+        z, m2 = rows(u, gram, n2, number, scaling, longest)
+        ctx.save_for_backward(u, weight, n2, m2, c if isinstance(c, Tensor) else None)
+        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
+        ctx.kernel, ctx.adds = kernel, add_to is not None
+        if add_to is None:
+            return z @ weight.mT
+        shape = add_to.shape
+        flat = torch.addmm(add_to.reshape(-1, shape[-1]), z.reshape(-1, z.shape[-1]), weight.mT)
+        return flat.view(shape)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        u, weight, n2, m2, c_tensor = ctx.saved_tensors
+        c, scaling, longest = ctx.numbers
+        number = c if c_tensor is None else c_tensor
+        gram = _gram(weight)
+        rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
+        dz = dy @ weight
+        du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
+        dw = dc = None
+        if ctx.needs_input_grad[1]:
+            # Uᵀ diag(w) U stays in float32: w may be larger than float16 holds
+            bend = wu.reshape(-1, wu.shape[-1]).mT @ wide(u).reshape(-1, u.shape[-1])
+            dw = dy.reshape(-1, dy.shape[-1]).mT @ z.reshape(-1, z.shape[-1])
+            dw = cast(wide(dw) + 2 * (wide(weight) @ bend), weight.dtype)
+        if c_tensor is not None and ctx.needs_input_grad[3]:
+            dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
+        return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
+
+
+def _gram(weight: Tensor) -> Tensor:
+    """WᵀW, in float32 at least: m² is a difference of its entries."""
+    w = wide(weight)
+    return w.mT @ w
+
+
+def _reach(n2: Tensor, c: Tensor | float, longest: float | None) -> tuple[Tensor, Tensor | None]:
+    """p = c·n², not above longest², and where it was."""
+    p = c * n2
+    if longest is None:
+        return p, None
+    beyond = p > longest**2
+    return torch.where(beyond, longest**2, p), beyond
+
+
+def _rows(
+    u: Tensor,
+    gram: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor]:
+    """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
+    w = wide(u)
+    m2 = _quadratic(w, w @ gram)
+    p, _ = _reach(n2, c, longest)
+    g, _, _ = gain_and_slopes(p.to(m2.dtype), c * m2, slopes=False)
+    return cast(scaling * g * w, u.dtype), m2
+
+
+def _rows_backward(
+    dz: Tensor,
+    u: Tensor,
+    gram: Tensor,
+    n2: Tensor,
+    m2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """du, dn², z, w·u (float32 at least) and each token's share of dc."""
+    wide_u, wide_dz = wide(u), wide(dz)
+    p, beyond = _reach(n2, c, longest)
+    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2)
+    if beyond is not None:
+        by_p = torch.where(beyond, 0.0, by_p)
+    dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
+    dp, dq = dg * by_p, dg * by_q
+    w = c * dq
+    du = scaling * g * wide_dz + 2 * w * (wide_u @ gram)
+    z = scaling * g * wide_u
+    return (
+        cast(du, u.dtype),
+        cast(c * dp, n2.dtype),
+        cast(z, u.dtype),
+        w * wide_u,
+        dp * n2 + dq * m2,
+    )
+
+
+def _quadratic(u: Tensor, gu: Tensor) -> Tensor:
+    """uᵀGu, (..., 1): not negative but for rounding, which is taken for 0."""
+    m2 = (u * gu).sum(-1, keepdim=True)
+    return torch.where(m2 < 0, 0.0, m2)

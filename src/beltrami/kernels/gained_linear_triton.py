@@ -1,0 +1,281 @@
+r"""The rows of `gained_linear` on a GPU: all but the products with W, in one kernel each way.
+
+A program takes a few rows of u and the whole of G = WᵀW, as small as u is short. Written out with
+tensors, the gain alone takes some forty operations a token. Nothing is summed over rows: the same
+input gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from beltrami.kernels import lorentz_gain
+from beltrami.kernels.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
+from beltrami.kernels.norm_linear_triton import DTYPES, MAX_RANK, interpreted, on_device, padded
+
+ROWS = 32  # of a program
+
+_FAR = tl.constexpr(lorentz_gain.FAR)
+_LARGEST = tl.constexpr(lorentz_gain.LARGEST_GAIN)
+_LOG_LARGEST = tl.constexpr(math.log(lorentz_gain.LARGEST_GAIN))
+
+
+def why_not(u: Tensor, weight: Tensor, n2: Tensor) -> str | None:
+    """What keeps the kernels from taking arguments of `gained_linear`; None if nothing does."""
+    if not (u.is_cuda or interpreted()):
+        return f"it runs on a CUDA device, and u is on {u.device}"
+    if not u.device == weight.device == n2.device:
+        return f"its tensors must be on one device, got {u.device}, {weight.device}, {n2.device}"
+    if u.dtype not in DTYPES or n2.dtype == torch.float64:
+        return f"it computes in float32, got {u.dtype} and norms of {n2.dtype}"
+    if u.shape[-1] > MAX_RANK:
+        return f"it takes rows of up to {MAX_RANK} numbers, got {u.shape[-1]}"
+    return None
+
+
+def rows(
+    u: Tensor,
+    gram: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor]:
+    """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
+    u, n2 = u.contiguous(), n2.contiguous()
+    z, m2 = torch.empty_like(u), torch.empty_like(n2)
+    n = n2.numel()
+    if n:
+        with on_device(u):
+            _rows[(triton.cdiv(n, ROWS),)](
+                u,
+                gram.contiguous(),
+                n2,
+                _on_its_device(c, u),
+                z,
+                m2,
+                n,
+                u.shape[-1],
+                scaling=float(scaling),
+                reach=0.0 if longest is None else float(longest) ** 2,
+                LIMITED=longest is not None,
+                RANK=padded(u.shape[-1]),
+                ROWS=ROWS,
+            )
+    return z, m2
+
+
+def rows_backward(
+    dz: Tensor,
+    u: Tensor,
+    gram: Tensor,
+    n2: Tensor,
+    m2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """du, dn², z, w·u in float32, and each token's share of dc."""
+    u, n2 = u.contiguous(), n2.contiguous()
+    du, z, wu = torch.empty_like(u), torch.empty_like(u), torch.empty_like(u, dtype=torch.float32)
+    dn2, by_c = torch.empty_like(n2), torch.empty_like(n2)
+    n = n2.numel()
+    if n:
+        with on_device(u):
+            _rows_backward[(triton.cdiv(n, ROWS),)](
+                dz.contiguous(),
+                u,
+                gram.contiguous(),
+                n2,
+                m2.contiguous(),
+                _on_its_device(c, u),
+                du,
+                dn2,
+                z,
+                wu,
+                by_c,
+                n,
+                u.shape[-1],
+                scaling=float(scaling),
+                reach=0.0 if longest is None else float(longest) ** 2,
+                LIMITED=longest is not None,
+                RANK=padded(u.shape[-1]),
+                ROWS=ROWS,
+            )
+    return du, dn2, z, wu, by_c
+
+
+def _on_its_device(c: Tensor | float, u: Tensor) -> Tensor:
+    """c where the kernel can read it, so that nobody waits to learn it."""
+    if isinstance(c, Tensor):
+        return c.detach().to(u.device, torch.float32, non_blocking=True).reshape(1)
+    return torch.full((1,), c, dtype=torch.float32, device=u.device)
+
+
+@triton.jit
+def _sinhc_prime(q: tl.tensor, sinhc: tl.tensor, cosh: tl.tensor) -> tl.tensor:
+    """(cosh √q − sinhc)/(2q); below 1 its series Σ (n + 1)·qⁿ/(2n + 3)!."""
+    small = q < 1.0
+    near = tl.where(small, q, 0.0)
+    total = tl.full(q.shape, 1.0, tl.float32)
+    for i in tl.static_range(6):
+        total = 1.0 + total * near * (1.0 / (2 * (6 - i) * (2 * (5 - i) + 5)))
+    closed = ratio(cosh - sinhc, 2.0 * tl.where(small, 1.0, q))
+    return tl.where(small, total * (1.0 / 6.0), closed)
+
+
+@triton.jit
+def _asinhc_prime(q: tl.tensor) -> tl.tensor:
+    """The derivative of asinh(√q)/√q for q ≤ 1: the series of `geometry.radial`."""
+    s = root(1.0 + q)
+    wide = 1.0 + s
+    t = ratio(q, wide * wide)
+    total = tl.full(q.shape, -2.0 * 12 / (23 * 25), tl.float32)
+    for i in tl.static_range(11):
+        total = total * t - 2.0 * (11 - i) / ((2 * (10 - i) + 1) * (2 * (10 - i) + 3))
+    return ratio(total, s * wide * wide)
+
+
+@triton.jit
+def _near(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """`lorentz_gain._near`."""
+    s, rise, _ = hyperbolic(p)
+    v = s * root(q)
+    small = v < 1.0
+    squared = tl.where(small, v * tl.where(small, v, 0.0), 1.0)
+    large = tl.where(small, 1.0, v)
+    inverse = ratio(tl.full(q.shape, 1.0, tl.float32), large)
+    stretch = root(1.0 + inverse * inverse)  # √(1 + v^−2)
+    far_out = ratio(tl.log(large) + tl.log(1.0 + stretch), large)
+    g = s * tl.where(small, asinhc(squared), far_out)
+    one = tl.where(small, 1.0, inverse)
+    r = ratio(one, tl.where(small, root(1.0 + squared), stretch))
+    by_p = r * _sinhc_prime(p, s, 1.0 + rise)
+    closed = ratio(s * r - g, 2.0 * tl.where(small, 1.0, q))
+    by_q = tl.where(small, s * s * s * _asinhc_prime(squared), closed)
+    return g, by_p, by_q
+
+
+@triton.jit
+def _far(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """`lorentz_gain._far`: S is given by its logarithm."""
+    a = root(p)
+    log_s = a - tl.log(2.0 * a)
+    none = q == 0
+    log_q = tl.log(tl.where(none, 1.0, q))
+    log_v = tl.where(none, float("-inf"), log_s + log_q / 2)
+    large = log_v > 0
+    over = tl.where(large, log_v, 0.0)
+    v2 = tl.exp(2.0 * tl.where(large, 0.0, log_v))
+    stretch = root(1.0 + tl.exp(-2.0 * over))  # √(1 + v^−2)
+    inverse = ratio(tl.full(q.shape, 1.0, tl.float32), root(tl.where(large, q, 1.0)))
+    s = tl.exp(tl.where(log_s > _LOG_LARGEST, _LOG_LARGEST, log_s))
+    g = tl.where(large, (over + tl.log(1.0 + stretch)) * inverse, s * asinhc(v2))
+    capped = g >= _LARGEST * (1 - 1e-5)
+    g = tl.where(capped, _LARGEST, g)
+    s_r = ratio(tl.where(large, inverse, s), tl.where(large, stretch, root(1.0 + v2)))
+    by_p = ratio(s_r * (a - 1.0), 2.0 * p)
+    closed = ratio(s_r - g, 2.0 * tl.where(large, q, 1.0))
+    cube = tl.exp(3.0 * tl.where(log_s > _LOG_LARGEST / 3, _LOG_LARGEST / 3, log_s))
+    by_q = tl.where(large, closed, cube * _asinhc_prime(v2))
+    return g, tl.where(capped, 0.0, by_p), tl.where(capped, 0.0, by_q)
+
+
+@triton.jit
+def _gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """`lorentz_gain.gain_and_slopes`."""
+    far = p > _FAR
+    g, by_p, by_q = _near(tl.where(far, 0.0, p), q)
+    far_g, far_by_p, far_by_q = _far(tl.where(far, p, _FAR), q)
+    return tl.where(far, far_g, g), tl.where(far, far_by_p, by_p), tl.where(far, far_by_q, by_q)
+
+
+@triton.jit
+def _rows(
+    u_ptr: tl.tensor,
+    gram_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    c_ptr: tl.tensor,
+    z_ptr: tl.tensor,
+    m2_ptr: tl.tensor,
+    n: tl.tensor,
+    rank: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    LIMITED: tl.constexpr,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    j, k = tl.arange(0, RANK)[None, :], tl.arange(0, RANK)[:, None]
+    real = row < n
+    inside = real[:, None] & (j < rank)
+    at = row[:, None] * rank + j
+    u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
+    n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
+    c = tl.load(c_ptr)
+    m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
+    m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
+    p = c * n2
+    if LIMITED:
+        p = tl.where(p > reach, reach, p)
+    g, _, _ = _gain_and_slopes(p, c * m2)
+    z = (scaling * g)[:, None] * u
+    tl.store(z_ptr + at, z.to(z_ptr.dtype.element_ty), mask=inside)
+    tl.store(m2_ptr + row, m2, mask=real)
+
+
+@triton.jit
+def _rows_backward(
+    dz_ptr: tl.tensor,
+    u_ptr: tl.tensor,
+    gram_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    m2_ptr: tl.tensor,
+    c_ptr: tl.tensor,
+    du_ptr: tl.tensor,
+    dn2_ptr: tl.tensor,
+    z_ptr: tl.tensor,
+    wu_ptr: tl.tensor,
+    by_c_ptr: tl.tensor,
+    n: tl.tensor,
+    rank: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    LIMITED: tl.constexpr,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    j, k = tl.arange(0, RANK)[None, :], tl.arange(0, RANK)[:, None]
+    real = row < n
+    inside = real[:, None] & (j < rank)
+    at = row[:, None] * rank + j
+    u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    dz = tl.load(dz_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
+    n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
+    m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
+    c = tl.load(c_ptr)
+    p = c * n2
+    beyond = p > reach
+    if LIMITED:
+        p = tl.where(beyond, reach, p)
+    g, by_p, by_q = _gain_and_slopes(p, c * m2)
+    if LIMITED:
+        by_p = tl.where(beyond, 0.0, by_p)
+    dg = scaling * tl.sum(dz * u, axis=1)
+    dp, dq = dg * by_p, dg * by_q
+    scale, w = scaling * g, c * dq
+    du = scale[:, None] * dz + (2.0 * w)[:, None] * tl.dot(u, gram, input_precision="ieee")
+    tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
+    tl.store(dn2_ptr + row, c * dp, mask=real)
+    tl.store(z_ptr + at, (scale[:, None] * u).to(z_ptr.dtype.element_ty), mask=inside)
+    tl.store(wu_ptr + at, w[:, None] * u, mask=inside)
+    tl.store(by_c_ptr + row, dp * n2 + dq * m2, mask=real)

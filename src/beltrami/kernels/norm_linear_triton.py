@@ -1,0 +1,226 @@
+r"""`norm_linear` on a GPU: norms from one pass over x, and its gradient from another.
+
+Forwards the product is cuBLAS's, and a kernel of its own takes the norms; or, with `ONE_PASS`, one
+kernel takes both and x is read once. Backwards a program reads a tile of x and writes the same tile
+of its gradient. No sum is spread over programs: the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional as F
+
+ONE_PASS = False
+ROWS, COLUMNS = 32, 128  # of a tile that is multiplied
+NORM_ROWS, NORM_COLUMNS = 4, 512  # of a tile that is only summed
+MAX_RANK = 128  # of the weight: a tile's products stay in registers
+MOST_COLUMNS = 65_535 * COLUMNS  # what CUDA's grid holds
+LEAST_RANK = 16  # of a matrix product on tensor cores
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def why_not(x: Tensor, weight: Tensor) -> str | None:
+    """What keeps the kernels from taking arguments of `norm_linear`; None if nothing does."""
+    if not (x.is_cuda or interpreted()):
+        return f"it runs on a CUDA device, and x is on {x.device}"
+    if x.device != weight.device:
+        return f"its tensors must be on one device, got {x.device} and {weight.device}"
+    if x.dtype not in DTYPES:
+        return f"it multiplies in float16, bfloat16 or float32, got {x.dtype}"
+    if weight.shape[0] > MAX_RANK:
+        return f"it takes weights of up to {MAX_RANK} rows, got {weight.shape[0]}"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"it takes up to {MOST_COLUMNS} features, got {x.shape[-1]}"
+    return None
+
+
+def product_and_norms(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`x·Wᵀ`, (..., r), and `|x|²`, (..., 1), in float32."""
+    flat = _as_rows(x)
+    (n, columns), rank = flat.shape, weight.shape[0]
+    n2 = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
+    if not ONE_PASS:
+        if n:
+            with on_device(x):
+                _norms[(triton.cdiv(n, NORM_ROWS),)](
+                    flat, n2, n, columns, flat.stride(0), ROWS=NORM_ROWS, COLUMNS=NORM_COLUMNS
+                )
+        return F.linear(x, weight), n2
+    u = torch.empty(*x.shape[:-1], rank, dtype=x.dtype, device=x.device)
+    if n:
+        with on_device(x):
+            _product_and_norms[(triton.cdiv(n, ROWS),)](
+                flat,
+                weight.contiguous(),
+                u,
+                n2,
+                n,
+                columns,
+                rank,
+                flat.stride(0),
+                RANK=padded(rank),
+                ROWS=ROWS,
+                COLUMNS=COLUMNS,
+                WIDEN=interpreted(),
+            )
+    return u, n2
+
+
+def input_gradient(x: Tensor, weight: Tensor, du: Tensor, dn2: Tensor) -> Tensor:
+    """`du·W + 2·dn²·x`, in the shape and dtype of x; rounded once."""
+    flat = _as_rows(x)
+    (n, columns), rank = flat.shape, weight.shape[0]
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if dx.numel():
+        with on_device(x):
+            _input_gradient[(triton.cdiv(n, ROWS), triton.cdiv(columns, COLUMNS))](
+                flat,
+                weight.contiguous(),
+                du.contiguous(),
+                dn2.contiguous(),
+                dx,
+                n,
+                columns,
+                rank,
+                flat.stride(0),
+                RANK=padded(rank),
+                ROWS=ROWS,
+                COLUMNS=COLUMNS,
+                WIDEN=interpreted(),
+            )
+    return dx
+
+
+def interpreted() -> bool:
+    """Whether Triton's interpreter runs the kernels, on tensors of any device."""
+    return not isinstance(_norms, triton.JITFunction)
+
+
+def padded(rank: int) -> int:
+    """The size of a tile that holds so many numbers a row and can be multiplied."""
+    return max(LEAST_RANK, int(triton.next_power_of_2(rank)))
+
+
+def on_device(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Where kernels on x are to be started."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
+def _as_rows(x: Tensor) -> Tensor:
+    """(n, d) with the numbers of a row side by side; rows may lie anywhere."""
+    flat = x.reshape(x.shape[:-1].numel(), x.shape[-1])
+    return flat if flat.stride(1) == 1 else flat.contiguous()
+
+
+@triton.jit
+def _norms(
+    x_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    n: tl.tensor,
+    columns: tl.tensor,
+    x_row: tl.tensor,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    real_row = row < n
+    squares = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, columns, COLUMNS):
+        j = start + tl.arange(0, COLUMNS)
+        x = tl.load(
+            x_ptr + row[:, None] * x_row + j[None, :],
+            mask=real_row[:, None] & (j < columns)[None, :],
+            other=0.0,
+        ).to(tl.float32)
+        squares += x * x
+    tl.store(n2_ptr + row, tl.sum(squares, axis=1), mask=real_row)
+
+
+@triton.jit
+def _product_and_norms(
+    x_ptr: tl.tensor,
+    weight_ptr: tl.tensor,
+    u_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    n: tl.tensor,
+    columns: tl.tensor,
+    rank: tl.tensor,
+    x_row: tl.tensor,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDEN: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, RANK)
+    real_row, real_k = row < n, k < rank
+    u = tl.zeros((ROWS, RANK), tl.float32)
+    squares = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, columns, COLUMNS):
+        j = start + tl.arange(0, COLUMNS)
+        real_column = j < columns
+        x = tl.load(
+            x_ptr + row[:, None] * x_row + j[None, :],
+            mask=real_row[:, None] & real_column[None, :],
+            other=0.0,
+        )
+        weight = tl.load(
+            weight_ptr + k[None, :] * columns + j[:, None],
+            mask=real_k[None, :] & real_column[:, None],
+            other=0.0,
+        )
+        wide = x.to(tl.float32)
+        if WIDEN:  # the interpreter cannot multiply bfloat16
+            x, weight = wide, weight.to(tl.float32)
+        u = tl.dot(x, weight, u, input_precision="ieee")
+        squares += wide * wide
+    inside = real_row[:, None] & real_k[None, :]
+    at = row[:, None] * rank + k[None, :]
+    tl.store(u_ptr + at, u.to(u_ptr.dtype.element_ty), mask=inside)
+    tl.store(n2_ptr + row, tl.sum(squares, axis=1), mask=real_row)
+
+
+@triton.jit
+def _input_gradient(
+    x_ptr: tl.tensor,
+    weight_ptr: tl.tensor,
+    du_ptr: tl.tensor,
+    dn2_ptr: tl.tensor,
+    dx_ptr: tl.tensor,
+    n: tl.tensor,
+    columns: tl.tensor,
+    rank: tl.tensor,
+    x_row: tl.tensor,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDEN: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tl.arange(0, RANK)
+    real_row, real_column, real_k = row < n, j < columns, k < rank
+    inside = real_row[:, None] & real_column[None, :]
+    x = tl.load(x_ptr + row[:, None] * x_row + j[None, :], mask=inside, other=0.0)
+    du = tl.load(
+        du_ptr + row[:, None] * rank + k[None, :],
+        mask=real_row[:, None] & real_k[None, :],
+        other=0.0,
+    )
+    weight = tl.load(
+        weight_ptr + k[:, None] * columns + j[None, :],
+        mask=real_k[:, None] & real_column[None, :],
+        other=0.0,
+    )
+    dn2 = tl.load(dn2_ptr + row, mask=real_row, other=0.0)
+    dx = (2.0 * dn2)[:, None] * x.to(tl.float32)
+    if WIDEN:  # the interpreter cannot multiply bfloat16
+        du, weight = du.to(tl.float32), weight.to(tl.float32)
+    dx = tl.dot(du, weight, dx, input_precision="ieee")
+    at = row[:, None] * columns + j[None, :]
+    tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)
