@@ -1,0 +1,211 @@
+"""What HypLoRA can be told: `LoraConfig` with a geometry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from peft.config import PeftConfig
+
+from beltrami.peft.registration import PEFT_TYPE
+
+Variant = Literal["rotation", "boost", "tangent", "simplified"]
+Learned = Literal["no", "module", "layer", "token"]
+NormSource = Literal["input", "residual"]
+Reference = Literal["paper", "repo"]
+
+FORMAT = 1  # of adapter_config.json; raised when an older beltrami would misread a newer file
+CURVATURE_BOUNDS = (1e-3, 1e3)  # of a learned curvature
+
+BOOST_RADIUS = 40.0  # cosh of it squared is still a float32
+
+
+@dataclass
+class HypLoraConfig(PeftConfig):
+    """HypLoRA, to be handed to `get_peft_model` where a `LoraConfig` would be.
+
+    The update of a layer is `g(x)·B·A·x·alpha/r`: LoRA's, times one number a token that depends on
+    the norms of x and of its update. See `docs/peft.md` for the derivation.
+
+    Args:
+        r: the rank.
+        alpha: the update is multiplied by alpha/r, or alpha/√r with `use_rslora`.
+        dropout: of the adapter's input.
+        target_modules: names of the layers to adapt, a regular expression, or "all-linear". Known
+            architectures have a default. Linear layers, quantised or not, GPT-2's Conv1D,
+            embeddings and `beltrami.nn.Linear` on Lorentz points can be adapted.
+        exclude_modules: names or a regular expression of layers to leave alone.
+        variant: "rotation" multiplies space parts; "boost" also has a time column on A and on B;
+            "simplified" goes through stereographic projections instead of exp and log; "tangent" is
+            LoRA itself, the ablation.
+        curvature: c of the space of sectional curvature −c that an update passes through, in units
+            in which a token of mean square 1 has length 1. The paper's K is 1/c. Several make a
+            mixture, weighed for each token by a small router. Layers that are hyperbolic themselves
+            bring their own.
+        learn_curvature: "no", "module" (each adapted layer its own), "layer" (all adapted layers of
+            a block share one), or "token" (each layer has its own, and a small map of the token
+            moves it).
+        curvature_pattern: other curvatures by regular expression of the layer's name, as in
+            `rank_pattern`.
+        norm_source: whose norm the gain depends on: the layer's own "input", or the "residual"
+            stream that the last normalisation before the layer has seen. RMSNorm makes all inputs
+            of a layer equally long; the residual stream still has the norms the paper speaks of.
+        max_radius: tokens with √c·norm above it get the gain of one at this radius. The gain grows
+            like an exponential; without a bound (None) a few outliers own the gradient.
+        reference: "paper" is the map as it is written there; "repo" is that of the code published
+            with it, for comparison (variants rotation and simplified, one curvature).
+        use_rslora: scale by alpha/√r.
+        use_dora: learn the length of each row of the adapted weight apart from its direction.
+        rank_pattern, alpha_pattern: other ranks and alphas by regular expression of the name.
+        bias: which biases are trained: "none", "all" or "hyplora_only".
+        fan_in_fan_out: whether weights are stored (in, out), as GPT-2's Conv1D does.
+        init_weights: True starts with B = 0, so that the model is unchanged. False is for tests.
+        modules_to_save: layers that are trained and saved whole.
+        layers_to_transform, layers_pattern: numbers of the blocks to adapt, and their name.
+        trainable_token_indices: is not supported; the field is there because TRL reads it.
+        hyplora_format: of the file this was read from.
+    """
+
+    r: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    target_modules: list[str] | str | None = None
+    exclude_modules: list[str] | str | None = None
+    variant: Variant = "rotation"
+    curvature: float | list[float] = 1.0
+    learn_curvature: Learned = "no"
+    curvature_pattern: dict[str, float] = field(default_factory=dict)
+    norm_source: NormSource = "input"
+    max_radius: float | None = 5.0
+    reference: Reference = "paper"
+    use_rslora: bool = False
+    use_dora: bool = False
+    rank_pattern: dict[str, int] = field(default_factory=dict)
+    alpha_pattern: dict[str, float] = field(default_factory=dict)
+    bias: Literal["none", "all", "hyplora_only"] = "none"
+    fan_in_fan_out: bool = False
+    init_weights: bool = True
+    modules_to_save: list[str] | None = None
+    layers_to_transform: list[int] | int | None = None
+    layers_pattern: list[str] | str | None = None
+    trainable_token_indices: None = None
+    hyplora_format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.peft_type = PEFT_TYPE
+        if isinstance(self.target_modules, list):
+            self.target_modules = set(self.target_modules)  # type: ignore[assignment]
+        if isinstance(self.exclude_modules, list):
+            self.exclude_modules = set(self.exclude_modules)  # type: ignore[assignment]
+        self.check()
+
+    @property
+    def curvatures(self) -> tuple[float, ...]:
+        """The curvature, or those of the mixture."""
+        c = self.curvature
+        return tuple(c) if isinstance(c, list | tuple) else (c,)
+
+    @property
+    def lora_alpha(self) -> float:
+        """`alpha` under LoRA's name, for tools that read it."""
+        return self.alpha
+
+    def check(self) -> None:
+        """Raise a `ValueError` or `TypeError` that names the field and what would be accepted."""
+        if self.hyplora_format > FORMAT:
+            raise ValueError(
+                f"this adapter was saved in format {self.hyplora_format} by a newer beltrami; this "
+                f"one reads up to {FORMAT}. Upgrade beltrami to load it"
+            )
+        for name, kind in (
+            ("variant", Variant),
+            ("learn_curvature", Learned),
+            ("norm_source", NormSource),
+            ("reference", Reference),
+        ):
+            if getattr(self, name) not in get_args(kind):
+                choices = ", ".join(get_args(kind))
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        if self.bias not in ("none", "all", "hyplora_only"):
+            raise ValueError(f"bias must be none, all or hyplora_only, got {self.bias!r}")
+        self._check_numbers()
+        self._check_combinations()
+
+    def _check_numbers(self) -> None:
+        ranks = {"r": self.r, **{f"rank_pattern[{k!r}]": v for k, v in self.rank_pattern.items()}}
+        for name, r in ranks.items():
+            if isinstance(r, bool) or not isinstance(r, int) or r < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {r!r}")
+        pattern = self.curvature_pattern
+        curvatures = [("curvature", c) for c in self.curvatures]
+        curvatures += [(f"curvature_pattern[{k!r}]", c) for k, c in pattern.items()]
+        low, high = CURVATURE_BOUNDS
+        for name, c in curvatures:
+            if isinstance(c, bool) or not isinstance(c, int | float) or not math.isfinite(c):
+                raise ValueError(f"{name} must be a positive number, got {c!r}")
+            if c <= 0:
+                raise ValueError(
+                    f"{name} must be positive, got {c}; for no curvature at all use "
+                    'variant="tangent", which is LoRA'
+                )
+            if self.learn_curvature != "no" and not low < c < high:
+                raise ValueError(
+                    f"{name} must lie between {low:g} and {high:g} to be learned, got {c}"
+                )
+        if not self.curvatures:
+            raise ValueError("curvature is empty; give a number, or several for a mixture")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if self.max_radius is not None and not self.max_radius > 0:
+            raise ValueError(f"max_radius must be positive, or None, got {self.max_radius}")
+
+    def _check_combinations(self) -> None:
+        several = len(self.curvatures) > 1
+        if self.reference == "repo":
+            if self.variant not in ("rotation", "simplified"):
+                raise ValueError(
+                    f'reference="repo" has no variant {self.variant!r}; the published code has '
+                    "rotation and simplified"
+                )
+            if several or self.learn_curvature == "token" or self.norm_source != "input":
+                raise ValueError(
+                    'reference="repo" takes one curvature and norm_source="input", '
+                    f"got {self.curvature}, {self.learn_curvature!r}, {self.norm_source!r}"
+                )
+        if several and self.learn_curvature == "token":
+            raise ValueError(
+                'learn_curvature="token" is for one curvature; a mixture already weighs its own '
+                "for each token"
+            )
+        if several and self.curvature_pattern:
+            raise ValueError("curvature_pattern is for one curvature; a mixture has several")
+        if several and self.variant in ("boost", "tangent"):
+            raise ValueError(
+                f"a mixture of curvatures is for rotation and simplified, got {self.variant!r}"
+            )
+        if self.variant == "tangent" and self.learn_curvature != "no":
+            raise ValueError(
+                'variant="tangent" has no curvature to learn; use learn_curvature="no"'
+            )
+        if self.variant == "boost" and self.learn_curvature == "token":
+            raise ValueError('learn_curvature="token" is not for variant="boost"')
+        if self.variant == "boost" and (self.max_radius is None or self.max_radius > BOOST_RADIUS):
+            raise ValueError(
+                f'variant="boost" needs a max_radius of at most {BOOST_RADIUS:g}: its time '
+                f"coordinate grows like an exponential, got {self.max_radius}"
+            )
+        if self.trainable_token_indices is not None:
+            raise ValueError(
+                "trainable_token_indices is not supported by HypLoRA; use modules_to_save"
+            )
+        if isinstance(self.target_modules, str) and self.target_modules != "all-linear":
+            for name in ("layers_to_transform", "layers_pattern"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} cannot be used when target_modules is a regular expression, "
+                        f"got {self.target_modules!r}"
+                    )
+        if self.layers_pattern and not self.layers_to_transform:
+            raise ValueError("layers_pattern needs layers_to_transform: which layers it is about")

@@ -1,0 +1,429 @@
+"""HypLoRA as a PEFT tuner."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.utils import (
+    TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING,
+    AuxiliaryTrainingWrapper,
+    get_quantization_kwargs,
+    resolve_quantization_backend,
+)
+from peft.utils.other import get_pattern_key
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from beltrami import nn as bnn
+from beltrami.geometry import Lorentz
+from beltrami.peft.calibration import LinearFit
+from beltrami.peft.config import HypLoraConfig
+from beltrami.peft.layer import (
+    MERGE_MODES,
+    HypLoraEmbedding,
+    HypLoraLayer,
+    HypLoraLinear,
+    HypLoraLorentzLinear,
+    MergeMode,
+)
+from beltrami.peft.projections import LearnedCurvature
+from beltrami.peft.registration import PREFIX
+from beltrami.peft.residual_norm import ResidualNorm
+
+SUPPORTED = (
+    "nn.Linear (also quantised), Conv1D of transformers, nn.Embedding, and beltrami.nn.Linear on "
+    "Lorentz points"
+)
+
+
+class HypLoraModel(BaseTuner):
+    """A model with HypLoRA adapters; made by `get_peft_model(model, HypLoraConfig(...))`."""
+
+    prefix: str = PREFIX
+    tuner_layer_cls = HypLoraLayer
+    target_module_mapping = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+
+    # -- injection --------------------------------------------------------------------------------
+
+    def _check_new_adapter_config(self, config: HypLoraConfig) -> None:
+        super()._check_new_adapter_config(config)
+        others = [c for c in self.peft_config.values() if c is not config]
+        if config.bias != "none" and others:
+            raise ValueError(
+                f"{type(self).__name__} supports only 1 adapter with bias, got bias="
+                f"{config.bias!r} beside other adapters; set bias to 'none' for all of them"
+            )
+
+    def _create_and_replace(
+        self,
+        peft_config: HypLoraConfig,
+        adapter_name: str,
+        target: nn.Module,
+        target_name: str,
+        parent: nn.Module,
+        current_key: str,
+        **_: Any,
+    ) -> None:
+        if current_key is None:
+            raise ValueError("Current Key shouldn't be `None`")
+        config = peft_config
+        settings = self._settings(config, adapter_name, current_key)
+        if isinstance(target, HypLoraLayer):
+            target.update_layer(adapter_name, config, **settings)
+            layer: HypLoraLayer = target
+        else:
+            layer = self._create_new_module(config, adapter_name, target, **settings)
+            if adapter_name not in self.active_adapters:
+                layer.requires_grad_(False)
+            self._replace_module(parent, target_name, layer, target)
+        if config.learn_curvature == "layer" and settings["shared"] is None:
+            owners = self.__dict__.setdefault("_curvature_owners", {})
+            owners[adapter_name, _block(current_key)] = layer.hyplora_curvature[adapter_name]
+
+    def _settings(self, config: HypLoraConfig, adapter_name: str, key: str) -> dict[str, Any]:
+        """What one layer is told, by the patterns that match its name."""
+        rank = config.rank_pattern.get(get_pattern_key(config.rank_pattern.keys(), key), config.r)
+        alpha_key = get_pattern_key(config.alpha_pattern.keys(), key)
+        curvature_key = get_pattern_key(config.curvature_pattern.keys(), key)
+        curvatures = config.curvatures
+        if curvature_key in config.curvature_pattern:
+            curvatures = (config.curvature_pattern[curvature_key],)
+        owners: dict[Any, LearnedCurvature] = self.__dict__.get("_curvature_owners", {})
+        shared = None
+        if config.learn_curvature == "layer":
+            shared = owners.get((adapter_name, _block(key)))
+        return {
+            "r": rank,
+            "alpha": config.alpha_pattern.get(alpha_key, config.alpha),
+            "curvatures": curvatures,
+            "shared": shared,
+            "residual": self._residual_norm() if config.norm_source == "residual" else None,
+            "inference_mode": config.inference_mode,
+            **get_quantization_kwargs(self.model),
+        }
+
+    def _residual_norm(self) -> ResidualNorm:
+        if "_residual" not in self.__dict__:
+            self.__dict__["_residual"] = ResidualNorm(self.model)
+        found: ResidualNorm = self.__dict__["_residual"]
+        return found
+
+    @staticmethod
+    def _create_new_module(
+        config: HypLoraConfig, adapter_name: str, target: nn.Module, **settings: Any
+    ) -> Any:
+        base = target.get_base_layer() if isinstance(target, BaseTunerLayer) else target
+        if getattr(base, "_hf_tp_plan", None) is not None:
+            raise ValueError(
+                "HypLoRA does not know tensor parallelism: the norms it needs would be of parts of "
+                "a token. Load the model without a tp_plan"
+            )
+        if isinstance(base, nn.Embedding):
+            return HypLoraEmbedding(target, adapter_name, config, **settings)
+        if isinstance(base, bnn.Linear) and isinstance(base.manifold, Lorentz):
+            return HypLoraLorentzLinear(target, adapter_name, config, **settings)
+        transposed = isinstance(base, Conv1D)
+        if transposed != config.fan_in_fan_out and isinstance(base, nn.Linear | Conv1D):
+            how = "(in, out)" if transposed else "(out, in)"
+            warnings.warn(
+                f"fan_in_fan_out is set to {transposed}: a {type(base).__name__} stores its weight "
+                f"as {how}",
+                stacklevel=2,
+            )
+            config.fan_in_fan_out = transposed
+        if isinstance(base, nn.Linear | Conv1D):
+            return HypLoraLinear(target, adapter_name, config, **settings)
+        backend = resolve_quantization_backend(
+            base, get_apply_tensor_subclass=settings.get("get_apply_tensor_subclass")
+        )
+        if backend is not None and backend.layer_type == "linear":
+            return HypLoraLinear(target, adapter_name, config, **settings)
+        raise TypeError(
+            f"HypLoRA cannot adapt a {type(base).__name__}; it adapts {SUPPORTED}. Choose other "
+            "target_modules, or name the layer in exclude_modules"
+        )
+
+    # -- mixed batches ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _enable_peft_forward_hooks(self, *args: Any, **kwargs: Any) -> Iterator[None]:
+        names: Sequence[str] | None = kwargs.pop("adapter_names", None)
+        if names is None:
+            yield
+            return
+        if self.training:
+            raise ValueError("Cannot pass `adapter_names` when the model is in training mode.")
+        known = {name for layer in self._layers() for name in layer.hyplora_A}
+        unknown = sorted(set(names) - known - {"__base__"})
+        if unknown:
+            raise ValueError(
+                f"Trying to infer with non-existing adapter(s): {', '.join(unknown)}; there are "
+                f"{', '.join(sorted(known))}"
+            )
+        hook = partial(_with_adapter_names, adapter_names=names)
+        handles = [
+            m.register_forward_pre_hook(hook, with_kwargs=True)
+            for m in self.modules()
+            if isinstance(m, HypLoraLayer | AuxiliaryTrainingWrapper)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _layers(self) -> Iterator[Any]:
+        return (m for m in self.model.modules() if isinstance(m, HypLoraLayer))
+
+    # -- merging ----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def calibrate(
+        self,
+        batches: Iterable[Any],
+        *,
+        adapter_names: list[str] | None = None,
+        forward: Callable[[nn.Module, Any], Any] | None = None,
+    ) -> dict[str, LinearFit]:
+        """Measure, on a user's own tokens, which linear map each adapter is nearest to.
+
+        Args:
+            batches: of what the model takes: dicts of tensors, tuples or tensors. They are moved to
+                the model's device. A few thousand tokens are enough.
+            adapter_names: the active ones if None.
+            forward: how to run the model on a batch, if it is not `model(**batch)`.
+
+        Returns: for each layer's name (with `:adapter` behind it where there are several) the gain
+            it would be merged with and the relative error of doing so.
+        """
+        names = self.active_adapters if adapter_names is None else adapter_names
+        layers = [layer for layer in self._layers() if any(n in layer.hyplora_A for n in names)]
+        training, active = self.model.training, list(self.active_adapters)
+        if any(layer.merged for layer in layers):
+            raise ValueError("adapters are merged; unmerge_adapter() before calibrate()")
+        device = next(self.model.parameters()).device
+        self.model.eval()
+        for layer in layers:
+            layer.observing = True
+            for name in names:
+                layer.hyplora_calibration.pop(name, None)
+        try:
+            if list(names) != active:
+                self.set_adapter(list(names), inference_mode=True)
+            for batch in batches:
+                _run(self.model, _moved(batch, device), forward)
+        finally:
+            for layer in layers:
+                layer.observing = False
+            if list(names) != active:
+                self.set_adapter(active)
+            self.model.train(training)
+        return self._fits(names)
+
+    def _fits(self, names: Sequence[str]) -> dict[str, LinearFit]:
+        found = {}
+        for key, layer in self.model.named_modules():
+            if isinstance(layer, HypLoraLayer):
+                for name in names:
+                    if name in layer.hyplora_calibration:
+                        label = key if len(names) == 1 else f"{key}:{name}"
+                        found[label] = layer.fit(name)
+        if not found:
+            raise ValueError("calibration saw no tokens: there were no batches, or no layer ran")
+        return found
+
+    def merge_and_unload(
+        self,
+        progressbar: bool = False,
+        safe_merge: bool = False,
+        adapter_names: list[str] | None = None,
+        merge_mode: MergeMode = "error",
+    ) -> nn.Module:
+        """The base model with the adapters in its weights, as nearly as that can be.
+
+        Args:
+            progressbar, safe_merge, adapter_names: as in PEFT.
+            merge_mode: "error" refuses, but for the tangent variant; "calibrated" needs
+                `calibrate(batches)` before; "tangent" is right for short tokens.
+        """
+        with self._merging(merge_mode, adapter_names):
+            merged: nn.Module = super().merge_and_unload(progressbar, safe_merge, adapter_names)
+        return merged
+
+    def merge_adapter(
+        self,
+        adapter_names: list[str] | None = None,
+        safe_merge: bool = False,
+        merge_mode: MergeMode = "error",
+    ) -> None:
+        """Merge and keep the adapters, so that `unmerge_adapter` can take them out again."""
+        with self._merging(merge_mode, adapter_names):
+            super().merge_adapter(adapter_names, safe_merge)
+
+    @contextmanager
+    def _merging(self, mode: MergeMode, names: list[str] | None) -> Iterator[None]:
+        """Tell all layers the mode; nothing is changed in any if one cannot be merged."""
+        if mode not in MERGE_MODES:
+            raise ValueError(f"merge_mode must be one of {MERGE_MODES}, got {mode!r}")
+        layers = list(self._layers())
+        chosen = self.active_adapters if names is None else names
+        for layer in layers:
+            layer.check_mergeable([n for n in chosen if n in layer.hyplora_A], mode)
+        for layer in layers:
+            layer.merge_mode = mode
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.merge_mode = "error"
+        if mode == "calibrated":
+            self._report(layers, chosen)
+
+    def _report(self, layers: list[Any], names: Sequence[str]) -> None:
+        errors = [x.fit(n).residual for x in layers for n in names if n in x.hyplora_calibration]
+        warnings.warn(
+            "merged with calibrated gains: the merged updates differ from the adapters' by "
+            f"{100 * sum(errors) / len(errors):.1f} percent on average, "
+            f"{100 * max(errors):.1f} percent in the worst layer",
+            stacklevel=4,
+        )
+
+    def _unload_and_optionally_merge(self, *args: Any, **kwargs: Any) -> nn.Module:
+        model: nn.Module = super()._unload_and_optionally_merge(*args, **kwargs)
+        if "_residual" in self.__dict__:
+            self.__dict__.pop("_residual").remove()
+        return model
+
+    # -- combining --------------------------------------------------------------------------------
+
+    def add_weighted_adapter(
+        self,
+        adapters: list[str],
+        weights: list[float],
+        adapter_name: str,
+        combination_type: str = "cat",
+        **refused: Any,
+    ) -> None:
+        """A new adapter whose B·A is the weighted sum of those of others.
+
+        The *matrices* are combined, and the new adapter's gain is that of the sum; outputs do not
+        add up, as they would for LoRA. All must have the same variant and the same fixed curvature.
+
+        Args:
+            adapters, weights: what to sum.
+            adapter_name: of the new one.
+            combination_type: "cat" puts A and B side by side, exactly; "linear" sums A and B apart,
+                for equal ranks. Those that decompose the weight (svd and its like) are refused.
+        """
+        if combination_type not in ("cat", "linear") or refused:
+            raise ValueError(
+                f"combination_type {combination_type!r} {sorted(refused) or ''} is not for "
+                "HypLoRA: singular values of B·A say nothing of an update that is not linear. Use "
+                "cat or linear"
+            )
+        if adapter_name in self.peft_config:
+            raise ValueError(f"there is an adapter {adapter_name!r} already")
+        if len(adapters) != len(weights) or not adapters:
+            raise ValueError(
+                f"give one weight an adapter, got {len(adapters)} adapters and {len(weights)} "
+                "weights"
+            )
+        unknown = sorted(set(adapters) - set(self.peft_config))
+        if unknown:
+            raise ValueError(f"there is no adapter {', '.join(unknown)}")
+        config = self._combined_config(adapters, combination_type)
+        self.peft_config[adapter_name] = config
+        self.inject_adapter(self.model, adapter_name)
+        for layer in self._layers():
+            if adapter_name in layer.hyplora_A:
+                _combine(layer, adapters, weights, adapter_name, combination_type)
+        self.set_adapter(self.active_adapters)
+
+    def _combined_config(self, adapters: list[str], how: str) -> HypLoraConfig:
+        configs = [self.peft_config[a] for a in adapters]
+        first = configs[0]
+        if first.variant == "boost" or first.learn_curvature != "no" or len(first.curvatures) > 1:
+            raise ValueError(
+                "only adapters of fixed, single curvature and without time columns can be combined"
+            )
+        if any(c.rank_pattern or c.use_dora for c in configs):
+            raise ValueError("adapters with a rank_pattern or use_dora cannot be combined")
+        for name in ("variant", "curvature", "curvature_pattern", "norm_source", "reference"):
+            found = [getattr(c, name) for c in configs]
+            if any(v != found[0] for v in found):
+                raise ValueError(f"adapters of different {name} cannot be combined: {found}")
+        ranks = [c.r for c in configs]
+        if how == "linear" and len(set(ranks)) > 1:
+            raise ValueError(f"linear needs equal ranks, got {ranks}; use cat")
+        r = sum(ranks) if how == "cat" else ranks[0]
+        targets: set[str] = set()
+        for c in configs:
+            if not isinstance(c.target_modules, set | list):
+                raise ValueError("combining needs target_modules that are lists of names")
+            targets |= set(c.target_modules)
+        values = {**first.to_dict(), "r": r, "alpha": float(r), "target_modules": sorted(targets)}
+        values.update(use_rslora=False, alpha_pattern={}, inference_mode=True)
+        for gone in ("peft_type", "auto_mapping", "peft_version"):
+            values.pop(gone, None)
+        return HypLoraConfig(**values)
+
+
+@torch.no_grad()
+def _combine(layer: Any, adapters: list[str], weights: list[float], name: str, how: str) -> None:
+    down, up = layer.hyplora_A[name].weight, layer.hyplora_B[name].weight
+    down.zero_()
+    up.zero_()
+    start = 0
+    for adapter, weight in zip(adapters, weights, strict=True):
+        if adapter not in layer.hyplora_A:
+            continue
+        a, b = layer.hyplora_A[adapter].weight, layer.hyplora_B[adapter].weight
+        factor = weight * layer.hyplora_scaling[adapter]
+        if how == "cat":
+            down[start : start + len(a)] = a * factor
+            up[:, start : start + len(a)] = b
+            start += len(a)
+        else:
+            root = abs(factor) ** 0.5
+            down += root * a
+            up += (root if factor > 0 else -root) * b
+
+
+def _block(key: str) -> str:
+    """The name of the block a layer is in: everything up to its first number."""
+    found = re.match(r"(.*?\.\d+)\.", f"{key}.")
+    return found.group(1) if found else ""
+
+
+def _with_adapter_names(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], adapter_names: Sequence[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, {**kwargs, "adapter_names": adapter_names}
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {k: _moved(v, device) for k, v in batch.items()}
+    if isinstance(batch, list | tuple):
+        return type(batch)(_moved(v, device) for v in batch)
+    return batch
+
+
+def _run(model: nn.Module, batch: Any, forward: Callable[[nn.Module, Any], Any] | None) -> None:
+    if forward is not None:
+        forward(model, batch)
+    elif isinstance(batch, Mapping):
+        model(**batch)
+    elif isinstance(batch, list | tuple):
+        model(*batch)
+    else:
+        model(batch)

@@ -1,0 +1,190 @@
+"""The parts of an adapter that own parameters.
+
+Each is a leaf module that touches its parameters only inside its own `forward`. Engines that gather
+sharded parameters when a module is called (FSDP, DeepSpeed ZeRO-3) then need to know nothing of us.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from beltrami.geometry import Curvature
+from beltrami.kernels.norm_linear import norm_linear
+from beltrami.peft.config import CURVATURE_BOUNDS
+from beltrami.peft.gains import AdapterMap, Curvatures
+
+TOKEN_REACH = math.log(4.0)  # a token moves a curvature by up to this factor, both ways
+
+
+class DownProjection(nn.Module):
+    """A: tokens to r numbers each, and their squared norms.
+
+    Args:
+        in_features, r: sizes.
+        time: whether there is a column for the time coordinate (the boost variant).
+    """
+
+    def __init__(self, in_features: int, r: int, *, time: bool = False) -> None:
+        super().__init__()
+        self.in_features, self.r = in_features, r
+        self.weight = nn.Parameter(torch.empty(r, in_features))
+        self.time_weight = nn.Parameter(torch.empty(r)) if time else None
+
+    def reset_parameters(self) -> None:
+        """LoRA's: uniform in ±1/√in, the time column as one feature more."""
+        bound = 1 / math.sqrt(self.in_features)
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.time_weight is not None:
+            nn.init.uniform_(self.time_weight, -bound, bound)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """`A·x` (..., r), `|x|²` (..., 1), and the time column."""
+        u, n2 = norm_linear(x, self.weight)
+        return u, n2, self.time_weight
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.in_features}, {self.r}, time={self.time_weight is not None}"
+
+
+class DownLookup(nn.Module):
+    """A of an embedding: a column of it for each token number."""
+
+    time_weight = None
+
+    def __init__(self, count: int, r: int) -> None:
+        super().__init__()
+        self.count, self.r = count, r
+        self.weight = nn.Parameter(torch.empty(r, count))
+
+    def reset_parameters(self) -> None:
+        """Zeros, as LoRA's: for embeddings it is B that starts at random."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(...) token numbers to (..., r)."""
+        return F.embedding(ids, self.weight.mT)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.count}, {self.r}"
+
+
+class UpProjection(nn.Module):
+    """B, and the gain in front of it.
+
+    Args:
+        r, out_features: sizes.
+        adapter_map: what the gain is.
+    """
+
+    def __init__(self, r: int, out_features: int, adapter_map: AdapterMap) -> None:
+        super().__init__()
+        self.r, self.out_features = r, out_features
+        self.adapter_map = adapter_map
+        self.weight = nn.Parameter(torch.empty(out_features, r))
+        time = adapter_map.variant == "boost"
+        self.time_weight = nn.Parameter(torch.empty(out_features)) if time else None
+
+    def reset_parameters(self, std: float = 0.0) -> None:
+        """Normal of that standard deviation; 0 makes the adapter do nothing."""
+        for p in self.parameters():
+            nn.init.zeros_(p) if std == 0 else nn.init.normal_(p, std=std)
+
+    def forward(
+        self,
+        u: Tensor,
+        n2: Tensor,
+        curvatures: Curvatures,
+        time_in: Tensor | None = None,
+        *,
+        scaling: float = 1.0,
+        add_to: Tensor | None = None,
+    ) -> Tensor:
+        """`add_to + scaling·Δ` for tokens given by u = A·x and n² = |x|²."""
+        return self.adapter_map(
+            u,
+            n2,
+            curvatures,
+            self.weight,
+            time_in=time_in,
+            time_out=self.time_weight,
+            scaling=scaling,
+            add_to=add_to,
+        )
+
+    def extra_repr(self) -> str:
+        """Sizes and the map."""
+        return f"{self.r}, {self.out_features}, {self.adapter_map}"
+
+
+class LearnedCurvature(nn.Module):
+    """Positive numbers between bounds; `weight` holds how far their logarithms have moved."""
+
+    def __init__(self, start: tuple[float, ...]) -> None:
+        super().__init__()
+        self.start = start
+        self.weight = nn.Parameter(torch.empty(len(start)))
+        # In a tuple, so that they are not registered: their laws are used, not their parameters.
+        self._laws = tuple(Curvature(c, bounds=CURVATURE_BOUNDS, learnable=False) for c in start)
+
+    def reset_parameters(self) -> None:
+        """Back to the start."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self) -> tuple[Tensor, ...]:
+        """The curvatures, (1,) each."""
+        return tuple(law.value_at(self.weight[i : i + 1]) for i, law in enumerate(self._laws))
+
+    def no_weight_decay(self) -> set[str]:
+        """Decay would pull curvatures back to their start."""
+        return {"weight"}
+
+    def extra_repr(self) -> str:
+        """Where they start."""
+        return f"start={self.start}"
+
+
+class CurvatureRouter(nn.Module):
+    """What a token makes of the curvatures, by a linear map of A·x that starts at 0.
+
+    Args:
+        r: of the adapter.
+        count: curvatures; one is moved for each token, several are weighed.
+    """
+
+    def __init__(self, r: int, count: int) -> None:
+        super().__init__()
+        self.r, self.count = r, count
+        self.weight = nn.Parameter(torch.empty(count, r))
+
+    def reset_parameters(self) -> None:
+        """All tokens alike."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Weights that sum to 1, (..., count); or a factor of the one curvature, (..., 1)."""
+        scores = F.linear(u.to(self.weight.dtype), self.weight).float()
+        if self.count > 1:
+            return torch.softmax(scores, -1)
+        return torch.exp(TOKEN_REACH * torch.tanh(scores))
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.r}, {self.count}"
+
+
+class Magnitude(nn.Module):
+    """The length of each output's row of the adapted weight (DoRA)."""
+
+    def __init__(self, out_features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out_features))
+
+    def forward(self, lengths: Tensor) -> Tensor:
+        """By what each output is multiplied, given the lengths that the rows have."""
+        return self.weight / lengths

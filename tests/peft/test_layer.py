@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+import beltrami.nn as bnn
+from beltrami.geometry import Lorentz, PoincareBall, lorentz
+from beltrami.peft import HypLoraConfig, HypLoraLayer
+from tests.peft import tiny
+
+
+def adapted(**changes: object) -> nn.Module:
+    targets = {"target_modules": ["first", "second"]}
+    return get_peft_model(tiny.MLP(), tiny.config(**{**targets, **changes}))
+
+
+def layer_of(model: nn.Module, name: str = "first") -> HypLoraLayer:
+    found = model.base_model.model.get_submodule(name)
+    assert isinstance(found, HypLoraLayer)
+    return found
+
+
+def inputs(rows: int = 6) -> Tensor:
+    return torch.randn(rows, 6, dtype=torch.float64)
+
+
+VARIANTS: list[dict] = [
+    {},
+    {"variant": "boost"},
+    {"variant": "simplified"},
+    {"variant": "tangent"},
+    {"learn_curvature": "module"},
+    {"learn_curvature": "token"},
+    {"curvature": [0.1, 1.0, 2.0]},
+    {"curvature": [0.1, 2.0], "learn_curvature": "module"},
+    {"reference": "repo"},
+    {"variant": "simplified", "reference": "repo"},
+    {"use_dora": True},
+    {"use_rslora": True},
+    {"max_radius": None},
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_a_new_adapter_changes_nothing(settings: dict) -> None:
+    x = inputs()
+    model = adapted(init_weights=True, **settings)
+    torch.testing.assert_close(model(x), tiny.MLP()(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", VARIANTS[:-1], ids=str)  # unbounded, nothing holds them back
+def test_every_parameter_learns_and_stays_finite(settings: dict) -> None:
+    """SGD with a rate of 0.5 on inputs up to 90, as PEFT's own suite does."""
+    torch.manual_seed(0)
+    model = adapted(**settings).float()
+    x = 90 * torch.rand(8, 6)
+    start = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    for _ in range(4):
+        optimiser.zero_grad()
+        model(x).sin().sum().backward()
+        optimiser.step()
+    for name, p in model.named_parameters():
+        assert p.isfinite().all(), name
+        assert name not in start or not torch.equal(p, start[name]), f"{name} was not trained"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("settings", VARIANTS[:9], ids=str)
+def test_zero_and_huge_tokens(settings: dict, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = adapted(**settings).to(dtype)
+    x = torch.randn(4, 6).to(dtype)
+    x[0] = 0
+    x[1] *= 300
+    x.requires_grad_()
+    out = model(x)
+    out.float().square().mean().backward()
+    assert out.isfinite().all()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    for name, p in model.named_parameters():
+        assert p.grad is None or p.grad.isfinite().all(), name
+
+
+def ours_of(name: str) -> str:
+    return name.replace("lora_", "hyplora_").replace("magnitude_vector", "magnitude")
+
+
+def lora_twin(model: nn.Module, **changes: object) -> nn.Module:
+    """PEFT's LoRA with the same A and B."""
+    settings = {"r": 4, "lora_alpha": 8, "target_modules": ["first", "second"], **changes}
+    twin = get_peft_model(tiny.MLP().float(), LoraConfig(**settings))
+    ours = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, p in twin.named_parameters():
+            if "lora_" in name:
+                p.copy_(ours[ours_of(name)])
+    return twin
+
+
+@pytest.mark.parametrize("rslora", [False, True])
+@pytest.mark.parametrize("settings", [{"curvature": 1e-12}, {"variant": "tangent"}], ids=str)
+def test_without_curvature_it_is_lora(settings: dict, rslora: bool) -> None:
+    model = adapted(use_rslora=rslora, **settings).float()
+    twin = lora_twin(model, use_rslora=rslora)
+    x = inputs().float()
+    torch.testing.assert_close(model(x), twin(x), rtol=1e-6, atol=1e-6)
+    model(x).square().sum().backward()
+    twin(x).square().sum().backward()
+    ours = dict(model.named_parameters())
+    for name, p in twin.named_parameters():
+        if p.requires_grad:
+            found = ours[ours_of(name)].grad
+            torch.testing.assert_close(found, p.grad, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_dora_without_curvature_is_pefts() -> None:
+    model = adapted(use_dora=True, curvature=1e-12).float()
+    twin = lora_twin(model, use_dora=True)
+    x = inputs().float()
+    torch.testing.assert_close(model(x), twin(x), rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_acts_on_the_adapter_alone() -> None:
+    model = adapted(dropout=0.5)
+    x = inputs()
+    model.train()
+    assert not torch.equal(model(x), model(x))
+    model.eval()
+    assert torch.equal(model(x), model(x))
+    with model.disable_adapter():
+        torch.testing.assert_close(model(x), tiny.MLP()(x))
+
+
+def test_two_active_adapters_add_up() -> None:
+    model = get_peft_model(
+        nn.Sequential(nn.Linear(6, 5)).double(), tiny.config(target_modules=["0"])
+    )
+    model.add_adapter("other", tiny.config(target_modules=["0"], curvature=2.0))
+    x = inputs()
+    with model.disable_adapter():
+        base = model(x)
+    single = []
+    for name in ("default", "other"):
+        model.set_adapter(name)
+        single.append(model(x) - base)
+    model.base_model.set_adapter(["default", "other"])
+    torch.testing.assert_close(model(x) - base, single[0] + single[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"curvature": [0.1, 2.0]}, {"variant": "boost"}], ids=str)
+def test_mixed_batches(settings: dict) -> None:
+    model = adapted(**settings)
+    model.add_adapter("other", tiny.config(target_modules=["second"], curvature=3.0))
+    model.eval()
+    x = inputs(4)
+    names = ["default", "__base__", "other", "default"]
+    found = model(x, adapter_names=names)
+    for i, name in enumerate(names):
+        if name == "__base__":
+            with model.disable_adapter():
+                expected = model(x)
+        else:
+            model.set_adapter(name)
+            expected = model(x)
+        torch.testing.assert_close(found[i], expected[i], rtol=1e-10, atol=1e-12)
+
+
+def test_mixed_batches_name_what_is_wrong() -> None:
+    model = adapted().eval()
+    with pytest.raises(ValueError, match="nobody"):
+        model(inputs(2), adapter_names=["nobody", "default"])
+    with pytest.raises(ValueError, match="3 names for 4 rows"):
+        model(inputs(4), adapter_names=["default"] * 3)
+    with pytest.raises(ValueError, match="training"):
+        model.train()(inputs(1), adapter_names=["default"])
+
+
+def test_conv1d_is_a_linear_layer_stored_the_other_way() -> None:
+    torch.manual_seed(0)
+    linear, conv = nn.Linear(6, 5).double(), Conv1D(5, 6).double()
+    with torch.no_grad():
+        conv.weight.copy_(linear.weight.mT)
+        conv.bias.copy_(linear.bias)
+    x, found = inputs(), []
+    for base, stored in ((linear, False), (conv, True)):
+        torch.manual_seed(1)
+        wanted = tiny.config(target_modules=["0"], fan_in_fan_out=stored)
+        model = get_peft_model(nn.Sequential(base), wanted)
+        out = model(x)
+        model.calibrate([x])
+        with pytest.warns(UserWarning, match="percent"):
+            merged = model.merge_and_unload(merge_mode="calibrated")
+        found.append((out, merged(x)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+def test_fan_in_fan_out_is_corrected() -> None:
+    with pytest.warns(UserWarning, match="fan_in_fan_out is set to True"):
+        get_peft_model(nn.Sequential(Conv1D(5, 6)), tiny.config(target_modules=["0"]))
+
+
+def test_embeddings_take_the_norm_of_their_vectors() -> None:
+    """One token's vector is longer than the others', and so its gain."""
+    torch.manual_seed(0)
+    base = nn.Embedding(7, 5).double()
+    with torch.no_grad():
+        base.weight.div_(base.weight.norm(dim=-1, keepdim=True)).mul_(5**0.5)
+        base.weight[3] *= 2
+    plain = base.weight.detach().clone()
+    model = get_peft_model(nn.Sequential(base), tiny.config(target_modules=["0"]))
+    layer = layer_of(model, "0")
+    ids = torch.arange(7)
+    update = model(ids) - plain
+    a, b = layer.hyplora_A["default"].weight, layer.hyplora_B["default"].weight
+    lora = 2 * (b @ a).mT
+    m = lora.norm(dim=-1) / 2
+    n = plain.norm(dim=-1) / 5**0.5
+    expected = torch.asinh(torch.sinh(n) / n * m / 5**0.5) / (m / 5**0.5)
+    torch.testing.assert_close(update, expected[:, None] * lora, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"variant": "boost"}, {"norm_source": "residual"}, {"use_dora": True}],
+    ids=str,
+)
+def test_what_embeddings_cannot_do(settings: dict) -> None:
+    model = nn.Sequential(nn.Embedding(7, 5), nn.LayerNorm(5))
+    with pytest.raises(ValueError, match=f"{next(iter(settings))}.*embeddings"):
+        get_peft_model(model, tiny.config(target_modules=["0"], **settings))
+
+
+# --- layers between Lorentz points ----------------------------------------------------------------
+
+
+def test_a_lorentz_layer_stays_on_its_manifold_and_moves_by_the_update() -> None:
+    """The distance from the base output is the length of the update, wherever the output is."""
+    torch.manual_seed(0)
+    base = bnn.Linear(6, 5, manifold=Lorentz(0.7)).double()
+    x = torch.randn(4, 6, dtype=torch.float64)
+    y = base(x)
+    model = get_peft_model(nn.Sequential(base), tiny.config(target_modules=["0"]))
+    layer = layer_of(model, "0")
+    w = x @ layer.hyplora_A["default"].weight.mT @ layer.hyplora_B["default"].weight.mT
+    delta = 2 * lorentz.log0(w, 0.7)
+    torch.testing.assert_close(
+        lorentz.dist(y, model(x), 0.7), delta.norm(dim=-1), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_a_lorentz_layer_tends_to_lora() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, dtype=torch.float64)
+    errors = []
+    for c in (1e-2, 1e-3, 1e-4):
+        torch.manual_seed(1)
+        base = bnn.Linear(6, 5, manifold=Lorentz(c), time=False).double()
+        model = get_peft_model(nn.Sequential(base), tiny.config(target_modules=["0"]))
+        layer = layer_of(model, "0")
+        a, b = layer.hyplora_A["default"].weight, layer.hyplora_B["default"].weight
+        lora = base(x) + 2 * x @ a.mT @ b.mT
+        errors.append(float((model(x) - lora).detach().norm()))
+    assert errors[0] / errors[1] == pytest.approx(10, rel=0.1)
+    assert errors[1] / errors[2] == pytest.approx(10, rel=0.1)
+
+
+def test_what_lorentz_layers_cannot_do() -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(bnn.Linear(6, 5, manifold=Lorentz(1.0)))
+
+    for settings in (
+        {"variant": "boost"},
+        {"learn_curvature": "module"},
+        {"curvature": [1.0, 2.0]},
+        {"use_dora": True},
+        {"reference": "repo"},
+    ):
+        with pytest.raises(ValueError, match="Lorentz points"):
+            get_peft_model(model(), tiny.config(target_modules=["0"], **settings))
+    merged = get_peft_model(model(), tiny.config(target_modules=["0"]))
+    with pytest.raises(ValueError, match="cannot be merged"):
+        merged.merge_and_unload(merge_mode="tangent")
+
+
+def test_other_layers_are_refused_by_name() -> None:
+    for base in (nn.Conv2d(2, 2, 1), bnn.Linear(6, 5, manifold=PoincareBall(1.0))):
+        with pytest.raises(TypeError, match=rf"{type(base).__name__}.*exclude_modules"):
+            get_peft_model(nn.Sequential(base), HypLoraConfig(target_modules=["0"]))

@@ -1,0 +1,283 @@
+"""HypLoRA as PEFT's users use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peft import AutoPeftModelForCausalLM, PeftModel, get_peft_model
+from safetensors.torch import load_file
+from torch import nn
+from transformers import AutoModelForCausalLM as AutoModel
+
+from beltrami.peft import HypLoraConfig, HypLoraLayer, save_adapter
+from tests.peft import tiny
+
+
+def adapted(**changes: object) -> PeftModel:
+    return get_peft_model(tiny.llama(), tiny.config(task_type="CAUSAL_LM", **changes)).eval()
+
+
+def layers(model: nn.Module) -> dict[str, HypLoraLayer]:
+    return {n: m for n, m in model.named_modules() if isinstance(m, HypLoraLayer)}
+
+
+SAVED: list[dict] = [
+    {},
+    {"variant": "boost"},
+    {"learn_curvature": "module"},
+    {"learn_curvature": "layer"},
+    {"learn_curvature": "token"},
+    {"curvature": [0.1, 1.0]},
+    {"curvature": [0.1, 1.0], "learn_curvature": "layer"},
+    {"norm_source": "residual"},
+    {"use_dora": True},
+    {"target_modules": "all-linear"},
+    {"modules_to_save": ["lm_head"]},
+]
+
+
+@pytest.mark.parametrize("settings", SAVED, ids=str)
+def test_what_is_saved_is_loaded(settings: dict, tmp_path: Path) -> None:
+    model = adapted(**settings)
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.requires_grad:
+                p.add_(0.05 * torch.randn_like(p))
+    ids = tiny.tokens()
+    expected = model(ids).logits
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").exists()
+    again = PeftModel.from_pretrained(tiny.llama(), tmp_path).eval()
+    assert torch.equal(again(ids).logits, expected)
+    plain = tiny.llama()(ids).logits
+    assert not torch.allclose(plain, expected, atol=1e-4)
+
+
+def test_a_fresh_process_loads_it(tmp_path: Path) -> None:
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    tiny.llama().save_pretrained(base)
+    model = get_peft_model(
+        AutoModel.from_pretrained(base), tiny.config(task_type="CAUSAL_LM", curvature=2.0)
+    ).eval()
+    model.save_pretrained(adapter)
+    ids = tiny.tokens()
+    torch.save(model(ids).logits, tmp_path / "logits.pt")
+    code = (
+        "import sys, torch, beltrami.peft\n"
+        "from peft import AutoPeftModelForCausalLM\n"
+        "from tests.peft import tiny\n"
+        "model = AutoPeftModelForCausalLM.from_pretrained(sys.argv[1]).eval()\n"
+        "found = model(tiny.tokens()).logits\n"
+        "assert torch.equal(found, torch.load(sys.argv[2])), 'other logits'\n"
+    )
+    command = [sys.executable, "-c", code, str(adapter), str(tmp_path / "logits.pt")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_package_loading_fails_closed(tmp_path: Path) -> None:
+    """Never plain LoRA by accident."""
+    adapted().save_pretrained(tmp_path)
+    code = (
+        "import sys\n"
+        "from peft import PeftConfig\n"
+        "try: PeftConfig.from_pretrained(sys.argv[1])\n"
+        "except (KeyError, ValueError) as error: assert 'HYPLORA' in str(error); sys.exit(7)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True)
+    assert done.returncode == 7
+
+
+def test_auto_class_in_this_process(tmp_path: Path) -> None:
+    tiny.llama().save_pretrained(tmp_path / "base")
+    model = get_peft_model(
+        AutoModel.from_pretrained(tmp_path / "base"), tiny.config(task_type="CAUSAL_LM")
+    )
+    model.save_pretrained(tmp_path / "adapter")
+    again = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter").eval()
+    ids = tiny.tokens()
+    assert torch.equal(again(ids).logits, model.eval()(ids).logits)
+
+
+def test_several_adapters() -> None:
+    model = adapted()
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", r=2, curvature=3.0))
+    ids = tiny.tokens()
+    first = model(ids).logits
+    model.set_adapter("other")
+    second = model(ids).logits
+    assert not torch.allclose(first, second, atol=1e-4)
+    model.delete_adapter("default")
+    assert torch.equal(model(ids).logits, second)
+    assert not any("default" in n for n, _ in model.named_parameters())
+    for layer in layers(model).values():
+        for name in layer.adapter_layer_names + layer.other_param_names:
+            assert "default" not in getattr(layer, name)
+
+
+def test_generating_with_mixed_adapters() -> None:
+    model = adapted(alpha=80)
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", alpha=80, curvature=3.0))
+    ids = tiny.tokens(2)
+    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "num_beams": 2}
+    mask = torch.ones_like(ids)
+    found = model.generate(
+        input_ids=ids, attention_mask=mask, adapter_names=["other", "default"], **options
+    )
+    for row, name in enumerate(["other", "default"]):
+        model.set_adapter(name)
+        alone = model.generate(
+            input_ids=ids[row : row + 1], attention_mask=mask[row : row + 1], **options
+        )
+        length = alone.shape[1]
+        assert torch.equal(found[row, :length], alone[0])
+
+
+def test_patterns() -> None:
+    model = adapted(
+        rank_pattern={"q_proj": 2},
+        alpha_pattern={"v_proj": 40},
+        curvature_pattern={r"layers\.1\..*": 5.0},
+    )
+    for name, layer in layers(model).items():
+        r = layer.hyplora_A["default"].r
+        assert r == (2 if "q_proj" in name else 4)
+        assert layer.hyplora_scaling["default"] == (40 if "v_proj" in name else 8) / r
+        assert layer.hyplora_fixed_curvature["default"] == (5.0 if "layers.1." in name else 1.0,)
+
+
+def test_a_block_shares_one_curvature(tmp_path: Path) -> None:
+    model = adapted(learn_curvature="layer")
+    learned = [n for n, p in model.named_parameters() if "hyplora_curvature" in n]
+    assert len(learned) == 2  # one a block
+    ids = tiny.tokens()
+    before = model(ids).logits
+    with torch.no_grad():
+        dict(model.named_parameters())[learned[0]].add_(1.0)
+    found = {n: float(layer.curvatures("default")[0]) for n, layer in layers(model).items()}
+    first = {c for n, c in found.items() if "layers.0." in n}
+    second = {c for n, c in found.items() if "layers.1." in n}
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert not torch.allclose(model(ids).logits, before, atol=1e-6)
+    model.save_pretrained(tmp_path)
+    keys = load_file(tmp_path / "adapter_model.safetensors")
+    assert sum("hyplora_curvature" in k for k in keys) == 2
+
+
+def test_the_residual_stream_decides_the_gain() -> None:
+    """Scaling the embeddings changes no normalised input, only the residual stream."""
+    for source, changed in (("input", False), ("residual", True)):
+        torch.manual_seed(0)
+        model = adapted(norm_source=source, target_modules=["q_proj"], layers_to_transform=[0])
+        layer = next(iter(layers(model).values()))
+        seen = []
+        layer.register_forward_hook(lambda m, a, out, seen=seen: seen.append((a[0], out)))
+        ids = tiny.tokens()
+        for scale in (50.0, 2.0):
+            with torch.no_grad():
+                model.get_input_embeddings().weight.mul_(scale)
+            model(ids)
+        torch.testing.assert_close(seen[0][0], seen[1][0], rtol=1e-4, atol=1e-5)
+        same = torch.allclose(seen[0][1], seen[1][1], rtol=1e-3, atol=1e-4)
+        assert same != changed
+
+
+def test_no_residual_stream() -> None:
+    with pytest.raises(ValueError, match="normalisation"):
+        get_peft_model(tiny.MLP(), tiny.config(target_modules=["first"], norm_source="residual"))
+
+
+@pytest.mark.parametrize("how", ["cat", "linear"])
+def test_weighted_adapters_sum_their_matrices(how: str) -> None:
+    """For the tangent variant, which is linear, cat sums the outputs, too."""
+    model = get_peft_model(tiny.MLP(), tiny.config(target_modules=["first"], variant="tangent"))
+    model.add_adapter("other", tiny.config(target_modules=["first"], variant="tangent", alpha=4))
+    model.add_weighted_adapter(["default", "other"], [0.5, -2.0], "sum", combination_type=how)
+    layer = layers(model)["base_model.model.first"]
+    if how == "cat":
+        x = torch.randn(4, 6, dtype=torch.float64)
+        base = layer.base_layer(x)
+        updates = {}
+        for name in ("default", "other", "sum"):
+            model.set_adapter(name)
+            updates[name] = layer(x) - base
+        expected = 0.5 * updates["default"] - 2.0 * updates["other"]
+        torch.testing.assert_close(updates["sum"], expected, rtol=1e-6, atol=1e-7)
+    else:
+        assert layer.hyplora_A["sum"].weight.shape == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({"combination_type": "svd"}, "svd.*cat or linear"),
+        ({"combination_type": "cat", "density": 0.5}, "density"),
+        ({"adapters": ["default", "missing"]}, "missing"),
+        ({"weights": [1.0]}, "2 adapters and 1 weights"),
+        ({"adapter_name": "other"}, "already"),
+    ],
+)
+def test_combinations_that_are_refused(call: dict, words: str) -> None:
+    model = adapted()
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM"))
+    settings = {"adapters": ["default", "other"], "weights": [1.0, 1.0], "adapter_name": "new"}
+    with pytest.raises(ValueError, match=words):
+        model.add_weighted_adapter(**{**settings, **call})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"variant": "boost"}, "time columns"),
+        ({"learn_curvature": "module"}, "fixed"),
+        ({"curvature": 2.0}, "different curvature"),
+    ],
+)
+def test_adapters_that_do_not_go_together(settings: dict, words: str) -> None:
+    model = adapted(**({} if "different" in words else settings))
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", **settings))
+    with pytest.raises(ValueError, match=words):
+        model.add_weighted_adapter(["default", "other"], [1.0, 1.0], "new")
+
+
+def test_a_failed_save_leaves_the_old_files(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "adapter"
+    model = adapted()
+    save_adapter(model, folder)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= before.keys()
+
+    def fail(self, path: str, **kwargs: object) -> None:
+        (Path(path) / "adapter_model.safetensors").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(PeftModel, "save_pretrained", fail)
+    with pytest.raises(OSError, match="no space"):
+        save_adapter(model, folder)
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["adapter"]
+
+
+def test_scaling_an_adapter() -> None:
+    model = get_peft_model(tiny.MLP(), tiny.config(target_modules=["first"]))
+    layer = layers(model)["base_model.model.first"]
+    x = torch.randn(4, 6, dtype=torch.float64)
+    base, before = layer.base_layer(x), layer(x)
+    layer.scale_layer(3.0)
+    torch.testing.assert_close(layer(x) - base, 3 * (before - base), rtol=1e-8, atol=1e-10)
+    layer.unscale_layer(3.0)
+    torch.testing.assert_close(layer(x), before)
+    with pytest.raises(ValueError, match="unscale_layer"):
+        layer.unscale_layer()
+
+
+def test_a_config_says_what_it_is() -> None:
+    model = adapted()
+    assert model.peft_type.value == "HYPLORA"
+    assert isinstance(model.peft_config["default"], HypLoraConfig)
+    assert "rotation" in repr(model)

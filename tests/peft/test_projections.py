@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from beltrami.peft.config import CURVATURE_BOUNDS
+from beltrami.peft.projections import (
+    TOKEN_REACH,
+    CurvatureRouter,
+    DownLookup,
+    DownProjection,
+    LearnedCurvature,
+)
+
+
+def test_learned_curvatures_start_where_they_are_told_and_stay_bounded() -> None:
+    module = LearnedCurvature((0.1, 2.0))
+    module.reset_parameters()
+    assert [float(c) for c in module()] == pytest.approx([0.1, 2.0], rel=1e-7)
+    low, high = CURVATURE_BOUNDS
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([-1e6, 1e6]))
+    down, up = (float(c.detach()) for c in module())
+    assert low < down < 1.01 * low
+    assert high > up > high / 1.01
+    assert [n for n, _ in module.named_parameters()] == ["weight"]
+
+
+def test_a_router_starts_even_handed() -> None:
+    u = torch.randn(5, 4)
+    several, one = CurvatureRouter(4, 3), CurvatureRouter(4, 1)
+    for router in (several, one):
+        router.reset_parameters()
+    torch.testing.assert_close(several(u), torch.full((5, 3), 1 / 3))
+    torch.testing.assert_close(one(u), torch.ones(5, 1))
+    with torch.no_grad():
+        one.weight.fill_(100.0)
+    assert one(u).log().abs().max() <= TOKEN_REACH + 1e-6
+
+
+def test_a_lookup_is_the_projection_of_one_hot_tokens() -> None:
+    lookup, down = DownLookup(7, 3), DownProjection(7, 3)
+    with torch.no_grad():
+        lookup.weight.normal_()
+        down.weight.copy_(lookup.weight)
+    ids = torch.tensor([[0, 3], [6, 6]])
+    u, n2, time = down(torch.nn.functional.one_hot(ids, 7).float())
+    torch.testing.assert_close(lookup(ids), u)
+    torch.testing.assert_close(n2, torch.ones(2, 2, 1))
+    assert time is None

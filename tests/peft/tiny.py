@@ -1,0 +1,69 @@
+"""Small models to adapt, always the same."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+from beltrami.peft import HypLoraConfig
+
+VOCABULARY = 61
+TARGETS = ["q_proj", "v_proj", "up_proj", "down_proj"]
+
+logging.set_verbosity_error()
+
+
+def llama(seed: int = 0) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def gpt2(seed: int = 0) -> GPT2LMHeadModel:
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=32,
+        n_embd=24,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return GPT2LMHeadModel(config).eval()
+
+
+class MLP(nn.Module):
+    """In float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Linear(6, 10, dtype=torch.float64)
+        self.second = nn.Linear(10, 5, bias=False, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x)))
+
+
+def tokens(rows: int = 3, length: int = 7, seed: int = 5) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(3, VOCABULARY, (rows, length), generator=generator)
+
+
+def config(**changes: object) -> HypLoraConfig:
+    """An adapter that does something from the start."""
+    settings: dict = {"r": 4, "alpha": 8, "target_modules": TARGETS, "init_weights": False}
+    return HypLoraConfig(**{**settings, **changes})
