@@ -31,7 +31,7 @@ MIXED: list[dict] = [
 
 
 @pytest.mark.parametrize("settings", MIXED, ids=str)
-def test_calibration_finds_the_best_multiple_of_lora(settings: dict) -> None:
+def test_calibration_finds_the_best_multiple_of_lora(settings: dict, caplog) -> None:
     model, x = single(**settings)
     layer = model.base_model.model[0]
     with model.disable_adapter():
@@ -45,8 +45,8 @@ def test_calibration_finds_the_best_multiple_of_lora(settings: dict) -> None:
     left = float((update - best * lora).norm() / update.norm())
     assert fit.residual == pytest.approx(left, rel=1e-4)
     assert fit.tokens == 400
-    with pytest.warns(UserWarning, match=f"{100 * left:.1f} percent"):
-        merged = model.merge_and_unload(merge_mode="calibrated")
+    merged = model.merge_and_unload(merge_mode="calibrated")
+    assert f"{100 * left:.1f} percent on average" in caplog.text
     torch.testing.assert_close(merged(x), base + best * lora, rtol=1e-6, atol=1e-6)
     assert left > 1e-3  # else there was nothing to approximate
 
@@ -67,8 +67,7 @@ def test_boost_is_merged_with_its_bias() -> None:
     assert fit.gain == pytest.approx(best, rel=1e-6)
     left = float((centred - best * flat).norm() / update.norm())
     assert fit.residual == pytest.approx(left, rel=1e-4)
-    with pytest.warns(UserWarning, match="percent"):
-        merged = model.merge_and_unload(merge_mode="calibrated")
+    merged = model.merge_and_unload(merge_mode="calibrated")
     found = merged(x) - base
     torch.testing.assert_close(found.mean(0), update.mean(0), rtol=1e-5, atol=1e-6)
     assert float((found - update).norm() / update.norm()) == pytest.approx(left, rel=1e-3)

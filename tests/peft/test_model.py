@@ -158,7 +158,7 @@ def test_a_block_shares_one_curvature(tmp_path: Path) -> None:
     before = model(ids).logits
     with torch.no_grad():
         dict(model.named_parameters())[learned[0]].add_(1.0)
-    found = {n: float(layer.curvatures("default")[0]) for n, layer in layers(model).items()}
+    found = {n: layer.curvatures("default")[0].item() for n, layer in layers(model).items()}
     first = {c for n, c in found.items() if "layers.0." in n}
     second = {c for n, c in found.items() if "layers.1." in n}
     assert len(first) == len(second) == 1
@@ -178,10 +178,10 @@ def test_the_residual_stream_decides_the_gain() -> None:
         seen = []
         layer.register_forward_hook(lambda m, a, out, seen=seen: seen.append((a[0], out)))
         ids = tiny.tokens()
-        for scale in (50.0, 2.0):
-            with torch.no_grad():
-                model.get_input_embeddings().weight.mul_(scale)
-            model(ids)
+        model.get_input_embeddings().weight.data.mul_(50.0)
+        model.train()(ids)  # the unit is that of the first batch
+        model.get_input_embeddings().weight.data.mul_(2.0)
+        model.eval()(ids)
         torch.testing.assert_close(seen[0][0], seen[1][0], rtol=1e-4, atol=1e-5)
         same = torch.allclose(seen[0][1], seen[1][1], rtol=1e-3, atol=1e-4)
         assert same != changed

@@ -10,6 +10,7 @@ from beltrami.peft.projections import (
     DownLookup,
     DownProjection,
     LearnedCurvature,
+    ResidualUnit,
 )
 
 
@@ -48,3 +49,16 @@ def test_a_lookup_is_the_projection_of_one_hot_tokens() -> None:
     torch.testing.assert_close(lookup(ids), u)
     torch.testing.assert_close(n2, torch.ones(2, 2, 1))
     assert time is None
+
+
+def test_the_first_batch_in_training_fixes_the_unit() -> None:
+    unit = ResidualUnit()
+    torch.testing.assert_close(
+        unit.eval()(torch.tensor([[1.0], [3.0]])), torch.tensor([[0.5], [1.5]])
+    )
+    unit.train()(torch.tensor([[8.0], [8.0]]))
+    for mode in (True, False):
+        found = unit.train(mode)(torch.tensor([[2.0], [4.0]]))
+        torch.testing.assert_close(found, torch.tensor([[0.25], [0.5]]))
+    unit.reset_parameters()
+    assert unit(torch.zeros(2, 1)).isfinite().all()

@@ -51,6 +51,7 @@ class HypLoraConfig(PeftConfig):
         norm_source: whose norm the gain depends on: the layer's own "input", or the "residual"
             stream that the last normalisation before the layer has seen. RMSNorm makes all inputs
             of a layer equally long; the residual stream still has the norms the paper speaks of.
+            Its length 1 is the root mean square of the first batch in training.
         max_radius: tokens with √c·norm above it get the gain of one at this radius. The gain grows
             like an exponential; without a bound (None) a few outliers own the gradient.
         reference: "paper" is the map as it is written there; "repo" is that of the code published

@@ -22,6 +22,7 @@ from beltrami.peft.projections import (
     DownProjection,
     LearnedCurvature,
     Magnitude,
+    ResidualUnit,
     UpProjection,
 )
 from beltrami.peft.residual_norm import ResidualNorm
@@ -60,6 +61,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         "hyplora_curvature",
         "hyplora_router",
         "hyplora_magnitude",
+        "hyplora_unit",
     )
     other_param_names = (
         "hyplora_dropout",
@@ -84,6 +86,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         self.hyplora_curvature: Any = nn.ModuleDict()
         self.hyplora_router: Any = nn.ModuleDict()
         self.hyplora_magnitude: Any = nn.ModuleDict()
+        self.hyplora_unit: Any = nn.ModuleDict()
         self.hyplora_dropout = nn.ModuleDict()
         self.hyplora_scaling: dict[str, float] = {}
         self.hyplora_fixed_curvature: dict[str, tuple[float, ...]] = {}
@@ -146,6 +149,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             self.hyplora_router[adapter_name] = CurvatureRouter(r, len(curvatures))
         if residual is not None:
             self.hyplora_residual_norm[adapter_name] = residual
+            self.hyplora_unit[adapter_name] = ResidualUnit()
         if config.use_dora:
             self.hyplora_magnitude[adapter_name] = Magnitude(self.out_features)
         self._reset(adapter_name, random=not config.init_weights)
@@ -167,7 +171,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         return down, UpProjection(r, self.out_features, self._map(config))
 
     def _reset(self, adapter: str, *, random: bool) -> None:
-        for name in ("hyplora_A", "hyplora_curvature", "hyplora_router"):
+        for name in ("hyplora_A", "hyplora_curvature", "hyplora_router", "hyplora_unit"):
             if adapter in getattr(self, name):
                 getattr(self, name)[adapter].reset_parameters()
         self.hyplora_B[adapter].reset_parameters(RANDOM_START if random else 0.0)
@@ -255,12 +259,14 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
 
     def _residual(self, adapter: str, x: Tensor, rows: Tensor | None) -> Tensor:
         """|x|² as it would be if x were as long as the residual stream."""
-        found = self.hyplora_residual_norm[adapter]
+        recorder = self.hyplora_residual_norm[adapter]
         if rows is None:
-            return found.of(x) * self.in_features
-        everything = found.mean_square
-        assert everything is not None
-        return everything[rows] * self.in_features
+            mean_square = recorder.of(x)
+        else:
+            assert recorder.mean_square is not None
+            mean_square = recorder.mean_square[rows]
+        in_unit: Tensor = self.hyplora_unit[adapter](mean_square)
+        return in_unit * self.in_features
 
     def _curvatures(self, adapter: str, u: Tensor) -> Curvatures:
         values = self.curvatures(adapter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ from beltrami.peft.layer import (
 from beltrami.peft.projections import LearnedCurvature
 from beltrami.peft.registration import PREFIX
 from beltrami.peft.residual_norm import ResidualNorm
+
+logger = logging.getLogger(__name__)
 
 SUPPORTED = (
     "nn.Linear (also quantised), Conv1D of transformers, nn.Embedding, and beltrami.nn.Linear on "
@@ -288,11 +291,11 @@ class HypLoraModel(BaseTuner):
 
     def _report(self, layers: list[Any], names: Sequence[str]) -> None:
         errors = [x.fit(n).residual for x in layers for n in names if n in x.hyplora_calibration]
-        warnings.warn(
-            "merged with calibrated gains: the merged updates differ from the adapters' by "
-            f"{100 * sum(errors) / len(errors):.1f} percent on average, "
-            f"{100 * max(errors):.1f} percent in the worst layer",
-            stacklevel=4,
+        logger.warning(
+            "merged with calibrated gains: the merged updates differ from the adapters' by %.1f "
+            "percent on average, %.1f percent in the worst layer",
+            100 * sum(errors) / len(errors),
+            100 * max(errors),
         )
 
     def _unload_and_optionally_merge(self, *args: Any, **kwargs: Any) -> nn.Module:

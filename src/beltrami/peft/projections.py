@@ -178,6 +178,34 @@ class CurvatureRouter(nn.Module):
         return f"{self.r}, {self.count}"
 
 
+class ResidualUnit(nn.Module):
+    """What counts as length 1 of the residual stream: the root mean square it has at first sight.
+
+    Streams grow from block to block by orders of magnitude. The first batch in training mode fixes
+    the unit for good, so that recomputed activations are the same; it is saved with the adapter.
+    """
+
+    weight: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(1))
+
+    def reset_parameters(self) -> None:
+        """Nothing seen."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, mean_square: Tensor) -> Tensor:
+        """Mean squares in that unit."""
+        found = mean_square.detach().mean().reshape(1)
+        found = torch.where(found > 0, found, 1.0)
+        known = self.weight.to(found.dtype)
+        unit = torch.where(known > 0, known, found)
+        if self.training:
+            self.weight.copy_(unit)
+        return mean_square / unit
+
+
 class Magnitude(nn.Module):
     """The length of each output's row of the adapted weight (DoRA)."""
 

@@ -76,7 +76,8 @@ class HierarchyConfig(RunConfig):
 
     burn_in: float = 0.2
     """Share of the training at a hundredth of the learning rate, against a pool that prefers nodes
-    in many pairs: the top of the taxonomy sorts itself out before the rest spreads."""
+    in many pairs: the top of the taxonomy sorts itself out before the rest spreads. Some twenty to
+    sixty epochs are enough at any size, and many more do harm: of thousands, give it 0.01."""
 
     max_step: float = 0.1
     """The farthest that a point moves in one step."""
