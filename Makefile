@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-gpu lint format bench bench-layers bench-optimisers bench-hierarchies bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-gpu test-upstream lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -24,6 +24,10 @@ test: setup      ## all tests
 test-gpu: setup  ## the tests that need a CUDA device
 	$(PY) -m pytest -m gpu
 
+test-upstream:   ## PEFT's own tests on HypLoRA, about 10 minutes
+	@$(BOOTSTRAP) dev upstream
+	$(PY) -m scripts.test_upstream
+
 lint: setup      ## format, lint, types, architecture
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -40,6 +44,9 @@ bench:           ## CPU timings beside geoopt, HypLL and Euclidean distance
 
 bench-layers: setup ## CPU timings of the layers beside their Euclidean twins
 	$(PY) -m benchmarks.layers
+
+bench-adapters: setup ## CPU timings of HypLoRA beside PEFT's LoRA and DoRA, about 7 minutes
+	$(PY) -m benchmarks.adapters
 
 bench-optimisers: setup ## CPU timings of one optimiser step beside torch's and geoopt's
 	$(PY) -m benchmarks.optimisers

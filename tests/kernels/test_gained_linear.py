@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from beltrami.kernels import gained_linear as gained_linear_module
 from beltrami.kernels.gained_linear import gained_linear
 from beltrami.kernels.norm_linear import norm_linear
 
@@ -235,3 +236,31 @@ def test_errors(arguments: dict[str, Any], text: str) -> None:
     good = {"u": torch.ones(5, 4), "weight": torch.ones(7, 4), "n2": torch.ones(5, 1), "c": 1.0}
     with pytest.raises(ValueError, match=text):
         gained_linear(**good | arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_does_not_round_the_gram_matrix(dtype: torch.dtype, monkeypatch) -> None:
+    """Of nearly parallel columns it would be wrong by tens of percent."""
+    seen = []
+    whole = gained_linear_module._rows
+
+    def rows(u: Tensor, gram: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
+        seen.append(gram.dtype)
+        return whole(u, gram, *rest)
+
+    monkeypatch.setattr(gained_linear_module, "_rows", rows)
+    u, weight, n2 = torch.randn(5, 3), torch.randn(7, 3), torch.rand(5, 1)
+    with torch.autocast("cpu", dtype=dtype):
+        gained_linear(u.to(dtype), weight, n2, 1.0)
+    assert seen == [torch.float32]
+
+
+def test_unbounded_gains_stay_numbers_in_float16() -> None:
+    """A new adapter has W = 0; infinity times 0 would be no number."""
+    u = torch.ones(2, 3, dtype=torch.float16, requires_grad=True)
+    weight = torch.zeros(4, 3, dtype=torch.float16, requires_grad=True)
+    out = gained_linear(u, weight, torch.full((2, 1), 9e4), 1.0)
+    assert not out.any()
+    out.sum().backward()
+    assert weight.grad is not None
+    assert not weight.grad.isnan().any()

@@ -10,7 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from beltrami.kernels.lorentz_gain import LARGEST_GAIN, gain_and_slopes, lorentz_gain
+from beltrami.kernels.lorentz_gain import (
+    FAR,
+    LARGEST_GAIN,
+    gain,
+    gain_and_slopes,
+    lorentz_gain,
+)
 
 F64 = torch.float64
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
@@ -45,7 +51,7 @@ def squares(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 @DTYPES
 def test_error_is_within_the_stated_bound(dtype: torch.dtype) -> None:
     p, q = squares(dtype)
-    found = torch.stack(gain_and_slopes(p, q), -1)
+    found = torch.stack([lorentz_gain(p, q), *gain_and_slopes(p, q)], -1)
     assert found.isfinite().all()
     eps = torch.finfo(dtype).eps
     for (a, b), row in zip(zip(p.tolist(), q.tolist(), strict=True), found.tolist(), strict=True):
@@ -53,15 +59,21 @@ def test_error_is_within_the_stated_bound(dtype: torch.dtype) -> None:
         if expected[0] > LARGE_GAIN:
             continue
         bound = 16 * eps * max(1, math.sqrt(a))
-        for x, y in zip(row, expected, strict=True):
+        for x, y in zip(row, [expected[0], *expected], strict=True):
             if SMALL < abs(y) < LARGE_SLOPE:
                 assert abs((x - y) / y) <= bound, (a, b, x, y)
 
 
 @DTYPES
-def test_value_is_that_of_the_slopes(dtype: torch.dtype) -> None:
+def test_without_far_points_it_is_the_same(dtype: torch.dtype) -> None:
     p, q = squares(dtype)
-    assert torch.equal(lorentz_gain(p, q), gain_and_slopes(p, q)[0])
+    near = p <= FAR
+    p, q = p[near], q[near]
+    assert torch.equal(gain(p, q, far=False), gain(p, q))
+    for found, expected in zip(
+        gain_and_slopes(p, q, far=False), gain_and_slopes(p, q), strict=True
+    ):
+        assert torch.equal(found, expected)
 
 
 def test_one_at_the_origin() -> None:

@@ -53,6 +53,10 @@ def test_bad_settings_are_named(settings: dict, words: list[str]) -> None:
         assert word in str(error.value)
 
 
+def test_layer_zero_is_a_layer() -> None:
+    HypLoraConfig(target_modules=["q"], layers_to_transform=0, layers_pattern="layers")
+
+
 def test_the_file_says_everything(tmp_path) -> None:
     config = HypLoraConfig(
         r=3,

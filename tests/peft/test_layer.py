@@ -174,8 +174,12 @@ def test_mixed_batches_name_what_is_wrong() -> None:
     model = adapted().eval()
     with pytest.raises(ValueError, match="nobody"):
         model(inputs(2), adapter_names=["nobody", "default"])
-    with pytest.raises(ValueError, match="3 names for 4 rows"):
+    with pytest.raises(ValueError, match="got 3 and 4"):
         model(inputs(4), adapter_names=["default"] * 3)
+    merged = adapted(variant="tangent").eval()
+    merged.merge_adapter()
+    with pytest.raises(ValueError, match="merged"):
+        merged(inputs(1), adapter_names=["default"])
     with pytest.raises(ValueError, match="training"):
         model.train()(inputs(1), adapter_names=["default"])
 
@@ -223,6 +227,47 @@ def test_embeddings_take_the_norm_of_their_vectors() -> None:
     torch.testing.assert_close(update, expected[:, None] * lora, rtol=1e-6, atol=1e-9)
 
 
+def test_two_adapters_of_an_embedding_add_up() -> None:
+    torch.manual_seed(0)
+    base = nn.Embedding(7, 5, padding_idx=2).double()
+    plain = base.weight.detach().clone()
+    model = get_peft_model(nn.Sequential(base), tiny.config(target_modules=["0"]))
+    model.add_adapter("other", tiny.config(target_modules=["0"], curvature=3.0))
+    for p in model.parameters():
+        p.data.mul_(5)
+    base.weight.data.copy_(plain)
+    ids, updates = torch.arange(7), {}
+    for name in ("default", "other"):
+        model.set_adapter(name)
+        updates[name] = model(ids) - plain
+    for order in (["default", "other"], ["other", "default"]):
+        model.base_model.set_adapter(order)
+        torch.testing.assert_close(model(ids) - plain, sum(updates.values()), rtol=1e-9, atol=1e-9)
+    model(ids).sum().backward()
+    learned = layer_of(model, "0").hyplora_A["default"].weight.grad
+    assert not learned[:, 2].any()
+    assert learned[:, 3].any()
+
+
+def test_scaled_embeddings_keep_their_gain() -> None:
+    """Gemma multiplies what it looks up; the update is multiplied, too, by the same gain."""
+
+    class Scaled(nn.Embedding):
+        embed_scale = 8.0
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.embed_scale * super().forward(ids)
+
+    found = []
+    for kind in (nn.Embedding, Scaled):
+        torch.manual_seed(0)
+        base = kind(7, 5).double()
+        model = get_peft_model(nn.Sequential(base), tiny.config(target_modules=["0"]))
+        ids = torch.arange(7)
+        found.append(model(ids) - base(ids))
+    torch.testing.assert_close(found[1], 8 * found[0], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"variant": "boost"}, {"norm_source": "residual"}, {"use_dora": True}],
@@ -232,6 +277,17 @@ def test_what_embeddings_cannot_do(settings: dict) -> None:
     model = nn.Sequential(nn.Embedding(7, 5), nn.LayerNorm(5))
     with pytest.raises(ValueError, match=f"{next(iter(settings))}.*embeddings"):
         get_peft_model(model, tiny.config(target_modules=["0"], **settings))
+
+
+def test_dora_of_a_row_of_zeros() -> None:
+    base = nn.Linear(6, 5, bias=False)
+    base.weight.data[2] = 0
+    x = torch.randn(3, 6)
+    expected = base(x)
+    model = get_peft_model(
+        nn.Sequential(base), tiny.config(target_modules=["0"], use_dora=True, init_weights=True)
+    )
+    torch.testing.assert_close(model(x), expected)
 
 
 # --- layers between Lorentz points ----------------------------------------------------------------

@@ -167,7 +167,47 @@ def test_calibration_leaves_the_model_as_it_was() -> None:
     assert model.active_adapters == ["default"]
     assert all("other" not in n for n, p in model.named_parameters() if p.requires_grad)
     assert any(p.requires_grad for p in model.parameters())
+    model.requires_grad_(False)
+    model.calibrate([{"input_ids": tiny.tokens()}], adapter_names=["other"])
+    assert not any(p.requires_grad for p in model.parameters())
     assert not any(getattr(m, "observing", False) for m in model.modules())
+
+
+def test_calibration_counts_no_padding() -> None:
+    model = get_peft_model(tiny.llama(), tiny.config())
+    ids = tiny.tokens(2, 6)
+    padded = torch.cat([ids, torch.zeros(2, 3, dtype=torch.int64)], 1)
+    mask = (torch.arange(9) < 6).long().expand(2, 9)
+    plain = model.calibrate([{"input_ids": ids}])
+    found = model.calibrate([{"input_ids": padded, "attention_mask": mask}])
+    for name, fit in plain.items():
+        assert found[name].tokens == fit.tokens == 12
+        assert found[name].gain == pytest.approx(fit.gain, rel=1e-5)
+
+
+def test_a_changed_adapter_is_calibrated_again() -> None:
+    model, x = single()
+    model.calibrate([x])
+    with torch.no_grad():
+        model.base_model.model[0].hyplora_B["default"].weight.mul_(3.0)
+    with pytest.raises(ValueError, match="changed since"):
+        model.merge_and_unload(merge_mode="calibrated")
+
+
+def test_calibrating_lora_itself_merges_it() -> None:
+    model, x = single(variant="tangent")
+    expected = model(x)
+    merged = model.merge_and_unload(merge_mode="calibrated")
+    torch.testing.assert_close(merged(x), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_unmerging_follows_the_model() -> None:
+    base = nn.Sequential(nn.Linear(6, 5))
+    model = get_peft_model(base, tiny.config(target_modules=["0"]))
+    model.merge_adapter(merge_mode="tangent")
+    model.bfloat16()
+    model.unmerge_adapter()
+    assert model(torch.randn(2, 6).bfloat16()).dtype == torch.bfloat16
 
 
 def test_calibration_on_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,51 @@ def test_the_residual_stream_decides_the_gain() -> None:
         assert same != changed
 
 
+def test_the_residual_norm_is_forgotten_and_copied() -> None:
+    model = adapted(norm_source="residual").train()
+    ids = tiny.tokens()
+    model(input_ids=ids, labels=ids).loss.backward()
+    recorders = model.base_model._residual_norms
+    assert len(recorders) == 2
+    assert all(r.mean_square is None for r in recorders.values())
+    again = copy.deepcopy(model).eval()
+    model.get_input_embeddings().weight.data.mul_(3.0)  # the copy must not read from here
+    model.eval()(ids)
+    torch.testing.assert_close(again(ids).logits, copy.deepcopy(again)(ids).logits)
+    model.delete_adapter("default")
+    assert not any(m._forward_pre_hooks for m in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "words"),
+    [
+        (tiny.llama, {"target_modules": ["lm_head"]}, "no normalisation of its own"),
+        (tiny.llama, {"modules_to_save": ["input_layernorm"]}, "modules_to_save"),
+        (tiny.t5, {"target_modules": ["q"]}, "encoder"),
+        (tiny.bert, {"target_modules": ["query"]}, "no normalisation of its own"),
+    ],
+)
+def test_where_there_is_no_residual_norm(model, settings: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        get_peft_model(model(), tiny.config(norm_source="residual", **settings))
+
+
+def test_models_that_normalise_afterwards_are_told() -> None:
+    blocks = nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.RMSNorm(8)))
+    model = get_peft_model(blocks, tiny.config(norm_source="residual", target_modules=["0.0"]))
+    with pytest.raises(ValueError, match=r"saw none.*normalise after"):
+        model(torch.randn(3, 8))
+
+
+def test_an_adapter_that_comes_back_owns_its_curvature() -> None:
+    model = adapted(learn_curvature="layer")
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM"))
+    model.set_adapter("other")
+    model.delete_adapter("default")
+    model.add_adapter("default", tiny.config(task_type="CAUSAL_LM", learn_curvature="layer"))
+    assert sum("hyplora_curvature.default" in n for n, _ in model.named_parameters()) == 2
+
+
 def test_no_residual_stream() -> None:
     with pytest.raises(ValueError, match="normalisation"):
         get_peft_model(tiny.MLP(), tiny.config(target_modules=["first"], norm_source="residual"))
@@ -209,7 +255,13 @@ def test_weighted_adapters_sum_their_matrices(how: str) -> None:
         expected = 0.5 * updates["default"] - 2.0 * updates["other"]
         torch.testing.assert_close(updates["sum"], expected, rtol=1e-6, atol=1e-7)
     else:
-        assert layer.hyplora_A["sum"].weight.shape == (4, 6)
+        for which in ("A", "B"):
+            parts = getattr(layer, f"hyplora_{which}")
+            one, two = parts["default"].weight, parts["other"].weight
+            sign = 1.0 if which == "A" else -1.0
+            torch.testing.assert_close(
+                parts["sum"].weight, (0.5 * 2.0) ** 0.5 * one + sign * (2.0 * 1.0) ** 0.5 * two
+            )
 
 
 @pytest.mark.parametrize(
@@ -235,7 +287,9 @@ def test_combinations_that_are_refused(call: dict, words: str) -> None:
     [
         ({"variant": "boost"}, "time columns"),
         ({"learn_curvature": "module"}, "fixed"),
+        ({"norm_source": "residual"}, "norm_source"),
         ({"curvature": 2.0}, "different curvature"),
+        ({"max_radius": 2.0}, "different max_radius"),
     ],
 )
 def test_adapters_that_do_not_go_together(settings: dict, words: str) -> None:
@@ -272,8 +326,18 @@ def test_scaling_an_adapter() -> None:
     torch.testing.assert_close(layer(x) - base, 3 * (before - base), rtol=1e-8, atol=1e-10)
     layer.unscale_layer(3.0)
     torch.testing.assert_close(layer(x), before)
-    with pytest.raises(ValueError, match="unscale_layer"):
-        layer.unscale_layer()
+    layer.scale_layer(2.0)
+    layer.set_scale("default", 3.0)
+    torch.testing.assert_close(layer(x) - base, 3 * (before - base), rtol=1e-8, atol=1e-10)
+    layer.unscale_layer()
+    assert torch.equal(layer(x), before)
+
+
+def test_adapters_that_share_a_saved_module_are_not_combined() -> None:
+    model = adapted(modules_to_save=["lm_head"])
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", modules_to_save=["lm_head"]))
+    with pytest.raises(ValueError, match="modules_to_save, but found 1"):
+        model.add_weighted_adapter(["default", "other"], [1.0, 1.0], "new")
 
 
 def test_a_config_says_what_it_is() -> None:

@@ -17,7 +17,7 @@ from beltrami.peft.projections import (
 def test_learned_curvatures_start_where_they_are_told_and_stay_bounded() -> None:
     module = LearnedCurvature((0.1, 2.0))
     module.reset_parameters()
-    assert [float(c) for c in module()] == pytest.approx([0.1, 2.0], rel=1e-7)
+    assert [c.item() for c in module()] == pytest.approx([0.1, 2.0], rel=1e-7)
     low, high = CURVATURE_BOUNDS
     with torch.no_grad():
         module.weight.copy_(torch.tensor([-1e6, 1e6]))

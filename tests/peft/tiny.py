@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 from transformers.utils import logging
 
 from beltrami.peft import HypLoraConfig
@@ -43,6 +52,23 @@ def gpt2(seed: int = 0) -> GPT2LMHeadModel:
         eos_token_id=2,
     )
     return GPT2LMHeadModel(config).eval()
+
+
+def t5() -> T5ForConditionalGeneration:
+    return T5ForConditionalGeneration(
+        T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    )
+
+
+def bert() -> BertModel:
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+    )
+    return BertModel(config).eval()
 
 
 class MLP(nn.Module):

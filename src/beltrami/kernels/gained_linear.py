@@ -18,7 +18,7 @@ from torch import Tensor
 
 from beltrami.kernels.dtypes import cast, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
-from beltrami.kernels.lorentz_gain import gain_and_slopes
+from beltrami.kernels.lorentz_gain import FAR, gain, gain_and_slopes
 
 
 def gained_linear(
@@ -55,6 +55,21 @@ def gained_linear(
     weight = cast(weight, u.dtype)
     kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
     n2 = cast(n2, wide_dtype(n2.dtype))
+    # Autocast would round the Gram matrix, and multiplies what is already in its dtype.
+    with torch.autocast(u.device.type, enabled=False):
+        return _gained(u, weight, n2, c, scaling, longest, add_to, kernel)
+
+
+def _gained(
+    u: Tensor,
+    weight: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    add_to: Tensor | None,
+    kernel: ModuleType | None,
+) -> Tensor:
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
     out: Tensor = _GainedLinear.apply(u, weight, n2, c, scaling, longest, inside, kernel)
@@ -135,8 +150,8 @@ def _rows(
     w = wide(u)
     m2 = _quadratic(w, w @ gram)
     p, _ = _reach(n2, c, longest)
-    g, _, _ = gain_and_slopes(p.to(m2.dtype), c * m2, slopes=False)
-    return cast(scaling * g * w, u.dtype), m2
+    g = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    return _rounded(scaling * g * w, u.dtype), m2
 
 
 def _rows_backward(
@@ -152,7 +167,7 @@ def _rows_backward(
     """du, dn², z, w·u (float32 at least) and each token's share of dc."""
     wide_u, wide_dz = wide(u), wide(dz)
     p, beyond = _reach(n2, c, longest)
-    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2)
+    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
     if beyond is not None:
         by_p = torch.where(beyond, 0.0, by_p)
     dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
@@ -163,10 +178,22 @@ def _rows_backward(
     return (
         cast(du, u.dtype),
         cast(c * dp, n2.dtype),
-        cast(z, u.dtype),
+        _rounded(z, u.dtype),
         w * wide_u,
         dp * n2 + dq * m2,
     )
+
+
+def _may_be_far(longest: float | None) -> bool:
+    return longest is None or longest**2 > FAR
+
+
+def _rounded(z: Tensor, dtype: torch.dtype) -> Tensor:
+    """z in a dtype; not beyond float16's largest number, for infinity times 0 is no number."""
+    if dtype == torch.float16:
+        most = torch.finfo(dtype).max
+        z = torch.where(z > most, most, torch.where(z < -most, -most, z))
+    return cast(z, dtype)
 
 
 def _quadratic(u: Tensor, gu: Tensor) -> Tensor:

@@ -196,6 +196,14 @@ def _gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, 
 
 
 @triton.jit
+def _rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
+    """Not beyond float16's largest number, as in the plain one."""
+    if dtype == tl.float16:
+        z = tl.where(z > 65504.0, 65504.0, tl.where(z < -65504.0, -65504.0, z))
+    return z.to(dtype)
+
+
+@triton.jit
 def _rows(
     u_ptr: tl.tensor,
     gram_ptr: tl.tensor,
@@ -227,7 +235,7 @@ def _rows(
         p = tl.where(p > reach, reach, p)
     g, _, _ = _gain_and_slopes(p, c * m2)
     z = (scaling * g)[:, None] * u
-    tl.store(z_ptr + at, z.to(z_ptr.dtype.element_ty), mask=inside)
+    tl.store(z_ptr + at, _rounded(z, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real)
 
 
@@ -276,6 +284,6 @@ def _rows_backward(
     du = scale[:, None] * dz + (2.0 * w)[:, None] * tl.dot(u, gram, input_precision="ieee")
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, c * dp, mask=real)
-    tl.store(z_ptr + at, (scale[:, None] * u).to(z_ptr.dtype.element_ty), mask=inside)
+    tl.store(z_ptr + at, _rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(wu_ptr + at, w[:, None] * u, mask=inside)
     tl.store(by_c_ptr + row, dp * n2 + dq * m2, mask=real)

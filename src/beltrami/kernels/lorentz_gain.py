@@ -50,7 +50,7 @@ class _LorentzGain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, p: Tensor, q: Tensor) -> Tensor:
         ctx.save_for_backward(p, q)
-        return gain_and_slopes(p, q, slopes=False)[0]
+        return gain(p, q)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -60,16 +60,35 @@ class _LorentzGain(torch.autograd.Function):
         return g * by_p, g * by_q
 
 
-def gain_and_slopes(p: Tensor, q: Tensor, *, slopes: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """g and its derivatives in p and in q, of p and q of one shape, float32 at least."""
-    far = p > FAR
-    near = _near(torch.where(far, 0.0, p), q, slopes)
-    beyond = _far(torch.where(far, p, FAR), q, slopes)
-    g, by_p, by_q = (torch.where(far, b, a) for a, b in zip(near, beyond, strict=True))
+def gain(p: Tensor, q: Tensor, *, far: bool = True) -> Tensor:
+    """g of p and q of one shape, float32 at least, without derivatives and so without series.
+
+    Args:
+        p, q: as in `lorentz_gain`.
+        far: whether any p may be beyond `FAR`.
+    """
+    near_p = torch.where(p > FAR, 0.0, p) if far else p
+    a, b = near_p.sqrt(), q.sqrt()
+    s = torch.where(a > 0, torch.sinh(a) / a, 1.0)
+    g = torch.where(b > 0, torch.asinh(s * b) / b, s)
+    if not far:
+        return g
+    beyond, _, _ = _far(torch.where(p > FAR, p, FAR), q, slopes=False)
+    return torch.where(p > FAR, beyond, g)
+
+
+def gain_and_slopes(p: Tensor, q: Tensor, *, far: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """g and its derivatives in p and in q; arguments as of `gain`."""
+    if not far:
+        return _near(p, q)
+    out = p > FAR
+    near = _near(torch.where(out, 0.0, p), q)
+    beyond = _far(torch.where(out, p, FAR), q)
+    g, by_p, by_q = (torch.where(out, b, a) for a, b in zip(near, beyond, strict=True))
     return g, by_p, by_q
 
 
-def _near(p: Tensor, q: Tensor, slopes: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _near(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     s = radial.sinhc_sq(p)
     # √q and not q is multiplied: S²q leaves float32 where v does not
     v = s * q.sqrt()
@@ -78,8 +97,6 @@ def _near(p: Tensor, q: Tensor, slopes: bool) -> tuple[Tensor, Tensor, Tensor]:
     large = torch.where(small, 1.0, v)
     asinhc = torch.where(small, radial.asinhc_sq(squared), _asinh(large) / large)
     g = s * asinhc
-    if not slopes:
-        return g, g, g
     r = torch.where(small, 1 / torch.sqrt(1 + squared), 1 / (large * torch.sqrt(1 + large**-2)))
     by_p = r * radial.sinhc_sq_prime(p)
     closed = (s * r - g) / torch.where(small, 2.0, 2 * q)
@@ -87,7 +104,7 @@ def _near(p: Tensor, q: Tensor, slopes: bool) -> tuple[Tensor, Tensor, Tensor]:
     return g, by_p, by_q
 
 
-def _far(p: Tensor, q: Tensor, slopes: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _far(p: Tensor, q: Tensor, slopes: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The same for √p ≥ 20, where S is given by its logarithm."""
     a = p.sqrt()
     log_s = a - torch.log(2 * a)  # e^{−2a} is below rounding

@@ -31,10 +31,10 @@ class HypLoraConfig(PeftConfig):
     Args:
         r: the rank.
         alpha: the update is multiplied by alpha/r, or alpha/√r with `use_rslora`.
-        dropout: of the adapter's input.
+        dropout: of the adapter's input (embeddings have none).
         target_modules: names of the layers to adapt, a regular expression, or "all-linear". Known
             architectures have a default. Linear layers, quantised or not, GPT-2's Conv1D,
-            embeddings and `beltrami.nn.Linear` on Lorentz points can be adapted.
+            embeddings and, by name, `beltrami.nn.Linear` on Lorentz points can be adapted.
         exclude_modules: names or a regular expression of layers to leave alone.
         variant: "rotation" multiplies space parts; "boost" also has a time column on A and on B;
             "simplified" goes through stereographic projections instead of exp and log; "tangent" is
@@ -53,7 +53,8 @@ class HypLoraConfig(PeftConfig):
             of a layer equally long; the residual stream still has the norms the paper speaks of.
             Its length 1 is the root mean square of the first batch in training.
         max_radius: tokens with √c·norm above it get the gain of one at this radius. The gain grows
-            like an exponential; without a bound (None) a few outliers own the gradient.
+            like an exponential; without a bound (None) a few outliers own the gradient. The
+            simplified variant has 1.9 as its own, and reference="repo" 12.
         reference: "paper" is the map as it is written there; "repo" is that of the code published
             with it, for comparison (variants rotation and simplified, one curvature).
         use_rslora: scale by alpha/√r.
@@ -208,5 +209,5 @@ class HypLoraConfig(PeftConfig):
                         f"{name} cannot be used when target_modules is a regular expression, "
                         f"got {self.target_modules!r}"
                     )
-        if self.layers_pattern and not self.layers_to_transform:
+        if self.layers_pattern and self.layers_to_transform is None:
             raise ValueError("layers_pattern needs layers_to_transform: which layers it is about")

@@ -86,9 +86,10 @@ class AdapterMap:
                 longest=self.longest,
                 add_to=add_to,
             )
-        z, wide_weight = self.coefficients(
-            u, n2, curvatures, weight, time_in=time_in, time_out=time_out
-        )
+        with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
+            z, wide_weight = self.coefficients(
+                u, n2, curvatures, weight, time_in=time_in, time_out=time_out
+            )
         delta = F.linear(cast(scaling * z, u.dtype), cast(wide_weight, u.dtype))
         return delta if add_to is None else (add_to + delta).to(add_to.dtype)
 

@@ -66,6 +66,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
     other_param_names = (
         "hyplora_dropout",
         "hyplora_scaling",
+        "hyplora_unscaled",
         "hyplora_fixed_curvature",
         "hyplora_shared_curvature",
         "hyplora_residual_norm",
@@ -89,13 +90,17 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         self.hyplora_unit: Any = nn.ModuleDict()
         self.hyplora_dropout = nn.ModuleDict()
         self.hyplora_scaling: dict[str, float] = {}
+        self.hyplora_unscaled: dict[str, float] = {}
         self.hyplora_fixed_curvature: dict[str, tuple[float, ...]] = {}
         # In tuples, so that another layer's module is not registered here, too.
         self.hyplora_shared_curvature: dict[str, tuple[LearnedCurvature]] = {}
         self.hyplora_residual_norm: dict[str, ResidualNorm] = {}
         self.hyplora_calibration: dict[str, Calibration] = {}
+        self._calibrated_at: dict[str, tuple[tuple[int, int], ...]] = {}
         self.observing = False
+        self.observed_tokens: Tensor | None = None  # which of a batch's count; None is all
         self.merge_mode: MergeMode = "error"  # what merge() does when PEFT calls it
+        self.keeps_weight = True  # for unmerge()
         self._disable_adapters = False
         self.merged_adapters: list[str] = []
         self._unmerged: tuple[Tensor, Tensor | None] | None = None
@@ -135,11 +140,15 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             inference_mode: whether its parameters are frozen.
         """
         self._check(config)
+        for name in self.adapter_layer_names + self.other_param_names:
+            if adapter_name in getattr(self, name):  # of an adapter that is replaced
+                del getattr(self, name)[adapter_name]
         down, up = self._projections(config, r)
         self.hyplora_A[adapter_name], self.hyplora_B[adapter_name] = down, up
         dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.hyplora_dropout[adapter_name] = dropout
-        self.hyplora_scaling[adapter_name] = alpha / (math.sqrt(r) if config.use_rslora else r)
+        scaling = alpha / (math.sqrt(r) if config.use_rslora else r)
+        self.hyplora_scaling[adapter_name] = self.hyplora_unscaled[adapter_name] = scaling
         self.hyplora_fixed_curvature[adapter_name] = curvatures
         if shared is not None:
             self.hyplora_shared_curvature[adapter_name] = (shared,)
@@ -176,6 +185,11 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 getattr(self, name)[adapter].reset_parameters()
         self.hyplora_B[adapter].reset_parameters(RANDOM_START if random else 0.0)
 
+    def set_scale(self, adapter: str, scale: float) -> None:
+        """Multiply an adapter's update by this, whatever it was multiplied by before."""
+        if adapter in self.hyplora_scaling:
+            self.hyplora_scaling[adapter] = scale * self.hyplora_unscaled[adapter]
+
     def scale_layer(self, scale: float) -> None:
         """Multiply the active adapters' updates."""
         for adapter in self.active_adapters:
@@ -183,10 +197,13 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 self.hyplora_scaling[adapter] *= scale
 
     def unscale_layer(self, scale: float | None = None) -> None:
-        """Undo `scale_layer(scale)`."""
-        if scale is None:
-            raise ValueError("unscale_layer() needs the scale that scale_layer() was given")
-        self.scale_layer(1 / scale)
+        """Undo `scale_layer(scale)`, or all of them if None."""
+        for adapter in self.active_adapters:
+            if adapter in self.hyplora_scaling:
+                now = self.hyplora_scaling[adapter]
+                self.hyplora_scaling[adapter] = (
+                    self.hyplora_unscaled[adapter] if scale is None else now / scale
+                )
 
     def curvatures(self, adapter: str) -> tuple[float | Tensor, ...]:
         """The curvatures of an adapter now."""
@@ -203,43 +220,55 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The base layer, and what the active adapters make of it."""
         names: Sequence[str] | None = kwargs.pop("adapter_names", None)
+        if names is not None and self.merged:
+            raise ValueError(
+                "Cannot pass `adapter_names` when there are merged adapters, please call "
+                "`unmerge_adapter` first."
+            )
         if self.disable_adapters or self.merged:
             if self.disable_adapters and self.merged:
                 self.unmerge()
             plain: Tensor = self.base_layer(x, *args, **kwargs)
             return plain
-        result: Tensor = self.base_layer(x, *args, **kwargs)
+        base: Tensor = self.base_layer(x, *args, **kwargs)
         if self.quantization_backend is not None:
-            result = self.quantization_backend.maybe_clone_base_result(result)
+            base = self.quantization_backend.maybe_clone_base_result(base)
         if names is not None:
-            return self._mixed(x, result, names)
+            return self._mixed(x, base, names)
+        result = base
         for adapter in self.active_adapters:
             if adapter in self.hyplora_A:
-                result = self._adapted(adapter, x, result)
+                result = self._adapted(adapter, x, result, base)
         return result
 
-    def _mixed(self, x: Tensor, result: Tensor, names: Sequence[str]) -> Tensor:
+    def _mixed(self, x: Tensor, base: Tensor, names: Sequence[str]) -> Tensor:
         """A batch whose rows have adapters of their own; "__base__" is none."""
         copies, left = divmod(len(x), len(names))
         if left or not copies:
             raise ValueError(
-                f"adapter_names must name one adapter a row of the batch, got {len(names)} names "
-                f"for {len(x)} rows"
+                "Length of `adapter_names` should be the same as the number of inputs, but got "
+                f"{len(names)} and {len(x)} respectively."
             )
         names = [name for name in names for _ in range(copies)]  # beams of one row lie together
-        result = result.clone()
+        result = base.clone()
         for adapter in dict.fromkeys(names):
             if adapter in self.hyplora_A:
                 rows = torch.tensor(
                     [i for i, name in enumerate(names) if name == adapter], device=x.device
                 )
-                result[rows] = self._adapted(adapter, x[rows], result[rows], rows)
+                result[rows] = self._adapted(adapter, x[rows], base[rows], base[rows], rows)
         return result
 
     def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, rows: Tensor | None = None
+        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
     ) -> Tensor:
-        """The layer's result with one adapter's update."""
+        """A result with one adapter's update.
+
+        Args:
+            adapter: its name.
+            x: the layer's input. result: what to add to. base: what the base layer made of x.
+            rows: which rows of the batch they are, if not all.
+        """
         x = self._cast_input_dtype(x, self.hyplora_A[adapter].weight.dtype)
         u, n2, time_in = self.hyplora_A[adapter](self.hyplora_dropout[adapter](x))
         if adapter in self.hyplora_residual_norm:
@@ -259,12 +288,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
 
     def _residual(self, adapter: str, x: Tensor, rows: Tensor | None) -> Tensor:
         """|x|² as it would be if x were as long as the residual stream."""
-        recorder = self.hyplora_residual_norm[adapter]
-        if rows is None:
-            mean_square = recorder.of(x)
-        else:
-            assert recorder.mean_square is not None
-            mean_square = recorder.mean_square[rows]
+        mean_square = self.hyplora_residual_norm[adapter].of(x, rows)
         in_unit: Tensor = self.hyplora_unit[adapter](mean_square)
         return in_unit * self.in_features
 
@@ -314,8 +338,12 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
         )
         gain = None if boost else up.adapter_map.gain(u, n2, curvatures, up.weight)
+        if (mask := self.observed_tokens) is not None and mask.shape == u.shape[:-1]:
+            real = mask.bool()
+            u, z, gain = u[real], z[real], None if gain is None else gain[real]
         seen = self.hyplora_calibration.setdefault(adapter, Calibration(bias=boost))
         seen.see(u, z, gain)
+        self._calibrated_at[adapter] = self._versions(adapter)
 
     def fit(self, adapter: str) -> LinearFit:
         """What `calibrate` has found about an adapter."""
@@ -324,8 +352,19 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 f"adapter {adapter!r} is not calibrated: call calibrate(dataloader) before merging "
                 'with merge_mode="calibrated"'
             )
+        if self._calibrated_at[adapter] != self._versions(adapter):
+            raise ValueError(
+                f"adapter {adapter!r} has changed since it was calibrated: call "
+                "calibrate(dataloader) again"
+            )
         up = self.hyplora_B[adapter]
         return self.hyplora_calibration[adapter].fit(up.weight, _wide_weight(up))
+
+    def _versions(self, adapter: str) -> tuple[tuple[int, int], ...]:
+        """Different after any change of the adapter's parameters."""
+        modules = [getattr(self, name) for name in self.adapter_layer_names]
+        held = [p for m in modules if adapter in m for p in m[adapter].parameters()]
+        return tuple((id(p), p._version) for p in held)
 
     def get_delta_weight(self, adapter: str, mode: MergeMode = "error") -> Tensor:
         """The weight nearest to an adapter, as the base layer stores it; see `merge`."""
@@ -429,8 +468,11 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             for name in names:
                 merged, new_bias = self._with(name, merged, new_bias, mode)
             if safe_merge and not torch.isfinite(merged).all():
-                raise ValueError(f"merging {', '.join(names)} would give NaN or infinite weights")
-            if self._unmerged is None and backend is None:
+                raise ValueError(
+                    f"NaNs detected in the merged weights. The adapter {', '.join(names)} seems to "
+                    "be broken"
+                )
+            if self._unmerged is None and backend is None and self.keeps_weight:
                 self._unmerged = before
             self.set_base_weight(merged.to(weight.dtype))
             self._set_bias(new_bias, weight.dtype)
@@ -472,12 +514,12 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             )
         assert self._unmerged is not None
         weight, bias = self._unmerged
-        self.set_base_weight(weight)
         base = self.get_base_layer()
-        if bias is None:
+        self.set_base_weight(weight.to(base.weight))  # the model may have been moved or cast since
+        if bias is not None:
+            base.bias.data = bias.to(base.bias)
+        elif getattr(base, "bias", None) is not None:
             base.bias = None
-        else:
-            base.bias.data = bias
         self._unmerged = None
         self.merged_adapters.clear()
 
@@ -516,9 +558,9 @@ class HypLoraEmbedding(HypLoraLayer):
         return AdapterMap(config.variant, config.reference, unit, config.max_radius)
 
     def _projections(self, config: HypLoraConfig, r: int) -> tuple[nn.Module, UpProjection]:
-        return DownLookup(self.in_features, r), UpProjection(
-            r, self.out_features, self._map(config)
-        )
+        padding = getattr(self.get_base_layer(), "padding_idx", None)
+        down = DownLookup(self.in_features, r, padding)
+        return down, UpProjection(r, self.out_features, self._map(config))
 
     def _reset(self, adapter: str, *, random: bool) -> None:
         super()._reset(adapter, random=random)
@@ -527,11 +569,12 @@ class HypLoraEmbedding(HypLoraLayer):
             nn.init.normal_(self.hyplora_A[adapter].weight, std=RANDOM_START)
 
     def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, rows: Tensor | None = None
+        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
     ) -> Tensor:
         u = self.hyplora_A[adapter](x)
         scale = self._get_embed_scale()
-        n2 = result.detach().float().square().sum(-1, keepdim=True)
+        n2 = base.detach().float().square().sum(-1, keepdim=True)
+        n2 = n2 if scale is None else n2 / scale.float() ** 2  # as the table has it, and A and B
         curvatures = self._curvatures(adapter, u)
         if self.observing:
             self._observe(adapter, u, n2, curvatures, None)
@@ -579,7 +622,7 @@ class HypLoraLorentzLinear(HypLoraLayer):
         return (self.get_base_layer().manifold.c,)
 
     def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, rows: Tensor | None = None
+        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
     ) -> Tensor:
         x = self._cast_input_dtype(x, self.hyplora_A[adapter].weight.dtype)
         u, n2, _ = self.hyplora_A[adapter](self.hyplora_dropout[adapter](x))

@@ -15,6 +15,7 @@ from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
 from peft.utils import (
     TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING,
     AuxiliaryTrainingWrapper,
+    ModulesToSaveWrapper,
     get_quantization_kwargs,
     resolve_quantization_backend,
 )
@@ -38,7 +39,23 @@ from beltrami.peft.projections import LearnedCurvature
 from beltrami.peft.registration import PREFIX
 from beltrami.peft.residual_norm import ResidualNorm
 
+# PEFT 0.20 saves biases by names of its own methods.
+BIASES_ARE_SAVED = hasattr(BaseTuner, "_get_learnable_bias_state_dict")
+
 logger = logging.getLogger(__name__)
+
+# What adapters must agree in to be combined.
+SAME_IN_ALL = (
+    "variant",
+    "curvature",
+    "curvature_pattern",
+    "max_radius",
+    "reference",
+    "fan_in_fan_out",
+    "layers_to_transform",
+    "layers_pattern",
+    "exclude_modules",
+)
 
 SUPPORTED = (
     "nn.Linear (also quantised), Conv1D of transformers, nn.Embedding, and beltrami.nn.Linear on "
@@ -57,6 +74,11 @@ class HypLoraModel(BaseTuner):
 
     def _check_new_adapter_config(self, config: HypLoraConfig) -> None:
         super()._check_new_adapter_config(config)
+        if config.bias != "none" and not BIASES_ARE_SAVED:
+            raise ValueError(
+                f"bias={config.bias!r}: this PEFT would train biases and not save them; upgrade to "
+                "peft 0.21, or use bias='none' and modules_to_save"
+            )
         others = [c for c in self.peft_config.values() if c is not config]
         if config.bias != "none" and others:
             raise ValueError(
@@ -107,16 +129,39 @@ class HypLoraModel(BaseTuner):
             "alpha": config.alpha_pattern.get(alpha_key, config.alpha),
             "curvatures": curvatures,
             "shared": shared,
-            "residual": self._residual_norm() if config.norm_source == "residual" else None,
+            "residual": self._residual_norm(config, key),
             "inference_mode": config.inference_mode,
             **get_quantization_kwargs(self.model),
         }
 
-    def _residual_norm(self) -> ResidualNorm:
-        if "_residual" not in self.__dict__:
-            self.__dict__["_residual"] = ResidualNorm(self.model)
-        found: ResidualNorm = self.__dict__["_residual"]
-        return found
+    def _residual_norm(self, config: HypLoraConfig, key: str) -> ResidualNorm | None:
+        """What the block of a layer makes known of its residual stream."""
+        if config.norm_source != "residual":
+            return None
+        if getattr(getattr(self.model, "config", None), "is_encoder_decoder", False):
+            raise ValueError(
+                'norm_source="residual" is not for models with an encoder and a decoder: tokens of '
+                'cross-attention come from another stream; use norm_source="input"'
+            )
+        recorders: dict[str, ResidualNorm] = self.__dict__.setdefault("_residual_norms", {})
+        name = _block(key)
+        if name not in recorders:
+            block = self.model.get_submodule(name)
+            recorders[name] = ResidualNorm(name, block, config.modules_to_save or ())
+        return recorders[name]
+
+    def delete_adapter(self, adapter_name: str) -> None:
+        """Delete an adapter from all layers."""
+        super().delete_adapter(adapter_name)
+        owners = self.__dict__.get("_curvature_owners", {})
+        for key in [key for key in owners if key[0] == adapter_name]:
+            del owners[key]
+        if not any(c.norm_source == "residual" for c in self.peft_config.values()):
+            self._remove_residual_norms()
+
+    def _remove_residual_norms(self) -> None:
+        for recorder in self.__dict__.pop("_residual_norms", {}).values():
+            recorder.remove()
 
     @staticmethod
     def _create_new_module(
@@ -170,12 +215,17 @@ class HypLoraModel(BaseTuner):
                 f"Trying to infer with non-existing adapter(s): {', '.join(unknown)}; there are "
                 f"{', '.join(sorted(known))}"
             )
-        hook = partial(_with_adapter_names, adapter_names=names)
-        handles = [
-            m.register_forward_pre_hook(hook, with_kwargs=True)
-            for m in self.modules()
-            if isinstance(m, HypLoraLayer | AuxiliaryTrainingWrapper)
-        ]
+        # Our layers see for themselves how many beams a row has; PEFT's wrappers want to be told.
+        beams = kwargs.get("num_beams") or 1
+        repeated = [name for name in names for _ in range(beams)]
+        encoder = self.model.get_encoder() if hasattr(self.model, "get_encoder") else None
+        inside = set(encoder.modules()) if encoder is not None and encoder is not self.model else ()
+        handles = []
+        for module in self.modules():
+            if isinstance(module, HypLoraLayer | AuxiliaryTrainingWrapper):
+                once = isinstance(module, HypLoraLayer) or module in inside
+                hook = partial(_with_adapter_names, adapter_names=names if once else repeated)
+                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         try:
             yield
         finally:
@@ -199,7 +249,8 @@ class HypLoraModel(BaseTuner):
 
         Args:
             batches: of what the model takes: dicts of tensors, tuples or tensors. They are moved to
-                the model's device. A few thousand tokens are enough.
+                the model's device. A few thousand tokens are enough; those that an
+                `attention_mask` leaves out do not count.
             adapter_names: the active ones if None.
             forward: how to run the model on a batch, if it is not `model(**batch)`.
 
@@ -209,6 +260,7 @@ class HypLoraModel(BaseTuner):
         names = self.active_adapters if adapter_names is None else adapter_names
         layers = [layer for layer in self._layers() if any(n in layer.hyplora_A for n in names)]
         training, active = self.model.training, list(self.active_adapters)
+        trained = [(p, p.requires_grad) for p in self.model.parameters()]
         if any(layer.merged for layer in layers):
             raise ValueError("adapters are merged; unmerge_adapter() before calibrate()")
         device = next(self.model.parameters()).device
@@ -221,12 +273,18 @@ class HypLoraModel(BaseTuner):
             if list(names) != active:
                 self.set_adapter(list(names), inference_mode=True)
             for batch in batches:
-                _run(self.model, _moved(batch, device), forward)
+                moved = _moved(batch, device)
+                mask = moved.get("attention_mask") if isinstance(moved, Mapping) else None
+                for layer in layers:
+                    layer.observed_tokens = mask
+                _run(self.model, moved, forward)
         finally:
             for layer in layers:
-                layer.observing = False
+                layer.observing, layer.observed_tokens = False, None
             if list(names) != active:
                 self.set_adapter(active)
+            for parameter, requires_grad in trained:
+                parameter.requires_grad_(requires_grad)
             self.model.train(training)
         return self._fits(names)
 
@@ -256,7 +314,7 @@ class HypLoraModel(BaseTuner):
             merge_mode: "error" refuses, but for the tangent variant; "calibrated" needs
                 `calibrate(batches)` before; "tangent" is right for short tokens.
         """
-        with self._merging(merge_mode, adapter_names):
+        with self._merging(merge_mode, adapter_names, keep=False):
             merged: nn.Module = super().merge_and_unload(progressbar, safe_merge, adapter_names)
         return merged
 
@@ -271,8 +329,13 @@ class HypLoraModel(BaseTuner):
             super().merge_adapter(adapter_names, safe_merge)
 
     @contextmanager
-    def _merging(self, mode: MergeMode, names: list[str] | None) -> Iterator[None]:
-        """Tell all layers the mode; nothing is changed in any if one cannot be merged."""
+    def _merging(
+        self, mode: MergeMode, names: list[str] | None, *, keep: bool = True
+    ) -> Iterator[None]:
+        """Tell all layers the mode, and whether to keep what they were for `unmerge`.
+
+        Nothing is changed in any if one cannot be merged.
+        """
         if mode not in MERGE_MODES:
             raise ValueError(f"merge_mode must be one of {MERGE_MODES}, got {mode!r}")
         layers = list(self._layers())
@@ -280,17 +343,19 @@ class HypLoraModel(BaseTuner):
         for layer in layers:
             layer.check_mergeable([n for n in chosen if n in layer.hyplora_A], mode)
         for layer in layers:
-            layer.merge_mode = mode
+            layer.merge_mode, layer.keeps_weight = mode, keep
         try:
             yield
         finally:
             for layer in layers:
-                layer.merge_mode = "error"
+                layer.merge_mode, layer.keeps_weight = "error", True
         if mode == "calibrated":
             self._report(layers, chosen)
 
     def _report(self, layers: list[Any], names: Sequence[str]) -> None:
         errors = [x.fit(n).residual for x in layers for n in names if n in x.hyplora_calibration]
+        if not errors:  # all of them linear
+            return
         logger.warning(
             "merged with calibrated gains: the merged updates differ from the adapters' by %.1f "
             "percent on average, %.1f percent in the worst layer",
@@ -300,8 +365,7 @@ class HypLoraModel(BaseTuner):
 
     def _unload_and_optionally_merge(self, *args: Any, **kwargs: Any) -> nn.Module:
         model: nn.Module = super()._unload_and_optionally_merge(*args, **kwargs)
-        if "_residual" in self.__dict__:
-            self.__dict__.pop("_residual").remove()
+        self._remove_residual_norms()
         return model
 
     # -- combining --------------------------------------------------------------------------------
@@ -341,6 +405,16 @@ class HypLoraModel(BaseTuner):
         unknown = sorted(set(adapters) - set(self.peft_config))
         if unknown:
             raise ValueError(f"there is no adapter {', '.join(unknown)}")
+        shared = sum(
+            sum(a in wrapper.modules_to_save for a in adapters) > 1
+            for wrapper in self.modules()
+            if isinstance(wrapper, ModulesToSaveWrapper)
+        )
+        if shared:
+            raise ValueError(
+                "Cannot add weighted adapters if they target the same module with modules_to_save, "
+                f"but found {shared} such instance(s)."
+            )
         config = self._combined_config(adapters, combination_type)
         self.peft_config[adapter_name] = config
         self.inject_adapter(self.model, adapter_name)
@@ -352,13 +426,19 @@ class HypLoraModel(BaseTuner):
     def _combined_config(self, adapters: list[str], how: str) -> HypLoraConfig:
         configs = [self.peft_config[a] for a in adapters]
         first = configs[0]
-        if first.variant == "boost" or first.learn_curvature != "no" or len(first.curvatures) > 1:
+        if any(
+            c.variant == "boost" or c.learn_curvature != "no" or len(c.curvatures) > 1
+            for c in configs
+        ):
             raise ValueError(
                 "only adapters of fixed, single curvature and without time columns can be combined"
             )
-        if any(c.rank_pattern or c.use_dora for c in configs):
-            raise ValueError("adapters with a rank_pattern or use_dora cannot be combined")
-        for name in ("variant", "curvature", "curvature_pattern", "norm_source", "reference"):
+        if any(c.rank_pattern or c.use_dora or c.norm_source != "input" for c in configs):
+            raise ValueError(
+                "adapters with a rank_pattern, use_dora or another norm_source than the input "
+                "cannot be combined"
+            )
+        for name in SAME_IN_ALL:
             found = [getattr(c, name) for c in configs]
             if any(v != found[0] for v in found):
                 raise ValueError(f"adapters of different {name} cannot be combined: {found}")
@@ -401,7 +481,7 @@ def _combine(layer: Any, adapters: list[str], weights: list[float], name: str, h
 
 def _block(key: str) -> str:
     """The name of the block a layer is in: everything up to its first number."""
-    found = re.match(r"(.*?\.\d+)\.", f"{key}.")
+    found = re.match(r"((?:[^.]+\.)*?\d+)\.", key)
     return found.group(1) if found else ""
 
 

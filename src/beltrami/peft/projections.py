@@ -7,6 +7,7 @@ sharded parameters when a module is called (FSDP, DeepSpeed ZeRO-3) then need to
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,8 @@ class DownProjection(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """`A·x` (..., r), `|x|²` (..., 1), and the time column."""
         u, n2 = norm_linear(x, self.weight)
-        return u, n2, self.time_weight
+        # A copy: the parameter itself may be gone when it is used, outside of this module.
+        return u, n2, None if self.time_weight is None else self.time_weight.clone()
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -52,13 +54,13 @@ class DownProjection(nn.Module):
 
 
 class DownLookup(nn.Module):
-    """A of an embedding: a column of it for each token number."""
+    """A of an embedding: a column of it for each token number; that of `padding` learns nothing."""
 
     time_weight = None
 
-    def __init__(self, count: int, r: int) -> None:
+    def __init__(self, count: int, r: int, padding: int | None = None) -> None:
         super().__init__()
-        self.count, self.r = count, r
+        self.count, self.r, self.padding = count, r, padding
         self.weight = nn.Parameter(torch.empty(r, count))
 
     def reset_parameters(self) -> None:
@@ -67,7 +69,7 @@ class DownLookup(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """(...) token numbers to (..., r)."""
-        return F.embedding(ids, self.weight.mT)
+        return F.embedding(ids, self.weight.mT, self.padding)
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -191,6 +193,14 @@ class ResidualUnit(nn.Module):
         super().__init__()
         self.register_buffer("weight", torch.zeros(1))
 
+    def _apply(self, fn: Any, recurse: bool = True) -> ResidualUnit:
+        """Moved with the model, but never cast: a mean square may be larger than float16 holds."""
+        before = self.weight
+        super()._apply(fn, recurse)
+        if before.device.type != "meta" and self.weight.device.type != "meta":
+            self.weight = before.to(self.weight.device)
+        return self
+
     def reset_parameters(self) -> None:
         """Nothing seen."""
         nn.init.zeros_(self.weight)
@@ -215,4 +225,4 @@ class Magnitude(nn.Module):
 
     def forward(self, lengths: Tensor) -> Tensor:
         """By what each output is multiplied, given the lengths that the rows have."""
-        return self.weight / lengths
+        return self.weight / torch.where(lengths > 0, lengths, 1.0)

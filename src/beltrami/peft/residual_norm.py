@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -11,39 +11,50 @@ from torch.utils.hooks import RemovableHandle
 
 
 class ResidualNorm:
-    """The mean square of each token in the stream that was normalised last.
+    """The mean square of each token in the stream that a block has normalised last.
 
-    Hooks on a model's normalisations of its full width write it, adapted layers read it. Those of
-    another width (of single heads, say) are not the residual stream and are left alone.
+    Hooks on the normalisations that are the block's own children write it, adapted layers of the
+    block read it, and it is forgotten where the block ends. So it is never another block's, also
+    not when a block is computed again for its gradients, and no graph is held.
+
+    Args:
+        name: of the block.
+        block: the module.
+        trained: names of layers that PEFT will copy and train (`modules_to_save`).
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, name: str, block: nn.Module, trained: Iterable[str] = ()) -> None:
+        self.name = name
         self.mean_square: Tensor | None = None
-        norms = [m for m in model.modules() if _is_norm(m)]
+        norms = {n: m for n, m in block.named_children() if _is_norm(m)}
         if not norms:
             raise ValueError(
-                'norm_source="residual" needs a model with normalisation layers, and '
-                f'{type(model).__name__} has none; use norm_source="input"'
+                f'norm_source="residual": {name or "the model"} has no normalisation of its own '
+                'to take the norm from; exclude its layers, or use norm_source="input"'
             )
-        width = _hidden_size(model) or Counter(_width(m) for m in norms).most_common(1)[0][0]
+        copied = [n for n in norms if any(f"{name}.{n}".endswith(t) for t in trained)]
+        if copied:
+            raise ValueError(
+                f'norm_source="residual" reads from {", ".join(copied)} of {name}, which '
+                "modules_to_save would replace by a copy; leave one of the two out"
+            )
         self._handles: list[RemovableHandle] = [
-            m.register_forward_pre_hook(partial(_record, self)) for m in norms if _width(m) == width
+            m.register_forward_pre_hook(partial(_record, self)) for m in norms.values()
         ]
-        if not self._handles:
-            raise ValueError(
-                f'norm_source="residual" found no normalisation of the model\'s width, {width}; '
-                'use norm_source="input"'
-            )
+        self._handles.append(block.register_forward_pre_hook(partial(_forget_before, self)))
+        self._handles.append(block.register_forward_hook(partial(_forget_after, self)))
 
-    def of(self, x: Tensor) -> Tensor:
-        """(..., 1) for the tokens of x."""
+    def of(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(..., 1) for the tokens of x, which are these rows of the batch."""
         found = self.mean_square
+        if found is not None and rows is not None:
+            found = found[rows]
         if found is None or found.shape[:-1] != x.shape[:-1]:
-            seen = "none" if found is None else tuple(found.shape[:-1])
+            seen = "none" if found is None else f"tokens of shape {tuple(found.shape[:-1])}"
             raise ValueError(
-                'norm_source="residual": the last normalisation before this layer saw tokens of '
-                f"shape {seen}, the layer has {tuple(x.shape[:-1])}; exclude the layer, or use "
-                'norm_source="input"'
+                f'norm_source="residual": before this layer, the normalisations of {self.name} saw '
+                f"{seen}; the layer has {tuple(x.shape[:-1])}. Models that normalise after their "
+                'layers have no such norm: exclude the layer, or use norm_source="input"'
             )
         return found
 
@@ -59,17 +70,17 @@ def _record(recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...]) ->
     recorder.mean_square = args[0].float().square().mean(-1, keepdim=True)
 
 
+def _forget_before(recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...]) -> None:
+    recorder.mean_square = None
+
+
+def _forget_after(
+    recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...], output: Any
+) -> None:
+    recorder.mean_square = None
+
+
 def _is_norm(module: nn.Module) -> bool:
     weight = getattr(module, "weight", None)
-    named = type(module).__name__.lower().endswith(("rmsnorm", "layernorm", "norm"))
+    named = type(module).__name__.lower().endswith("norm")
     return named and isinstance(weight, Tensor) and weight.ndim == 1
-
-
-def _width(module: nn.Module) -> int:
-    return int(module.weight.numel())  # type: ignore[operator]
-
-
-def _hidden_size(model: nn.Module) -> int | None:
-    config = getattr(model, "config", None)
-    size = getattr(config, "hidden_size", None)
-    return size if isinstance(size, int) else None

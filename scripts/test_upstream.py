@@ -1,0 +1,132 @@
+"""Run PEFT's own tests, those of the installed version, on HypLoRA.
+
+Usage: python -m scripts.test_upstream [--keyword EXPRESSION]
+
+The tests come from PEFT's source distribution, which is fetched once into .cache/upstream. What is
+run of them, and what not and why, is said in scripts/upstream. Nothing needs the Hub: models are
+tiny, random and made on the spot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "upstream"
+TESTS = ROOT / "scripts" / "upstream"
+
+
+@dataclass
+class Outcome:
+    """What became of the tests."""
+
+    passed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
+    failed: dict[str, str] = field(default_factory=dict)  # message by name
+
+
+def fetch(peft: str, cache: Path = CACHE) -> Path:
+    """Download PEFT's source distribution, unless it is there already."""
+    archive = cache / f"peft-{peft}.tar.gz"
+    if not archive.exists():
+        print(f"fetching the tests of peft {peft}", flush=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--disable-pip-version-check", "--no-binary", ":all:", "--no-build-isolation"]
+        command += ["--dest", str(cache), f"peft=={peft}"]
+        if subprocess.run(command).returncode or not archive.exists():
+            sys.exit(f"cannot download the source distribution of peft {peft}; see pip's message")
+    return archive
+
+
+def unpack(archive: Path) -> Path:
+    """Unpack `tests/` of a source distribution beside it, and return the folder it is in."""
+    folder = archive.parent / archive.name.removesuffix(".tar.gz")
+    if (folder / "tests" / "__init__.py").exists():
+        return folder
+    with tarfile.open(archive) as tar:
+        prefix = f"{folder.name}/tests/"
+        members = [m for m in tar.getmembers() if m.name.startswith(prefix)]
+        if not members:
+            raise ValueError(f"{archive} has no folder {prefix}")
+        tar.extractall(archive.parent, members, filter="data")
+    # A package, lest another `tests` on the path be taken for it. Written last: all is unpacked.
+    (folder / "tests" / "__init__.py").touch()
+    return folder
+
+
+def run(folder: Path, keyword: str | None) -> tuple[int, Outcome]:
+    """Run our selection of the tests in a folder; pytest's exit code and what it reported."""
+    path = [str(folder), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in path if p),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory() as work:  # the models are saved there
+        report = Path(work) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--tb=short"]
+        command += ["-c", str(TESTS / "pytest.ini"), "--rootdir", str(TESTS), "--no-header"]
+        command += ["--disable-warnings", f"--junitxml={report}", str(TESTS)]
+        command += ["-k", keyword] if keyword else []
+        code = subprocess.run(command, cwd=work, env=environment).returncode
+        return code, read(report) if report.exists() else Outcome()
+
+
+def read(report: Path) -> Outcome:
+    """Count the outcomes in a JUnit report."""
+    found = Outcome()
+    for case in ElementTree.parse(report).iter("testcase"):
+        bad = [child for child in case if child.tag in ("failure", "error")]
+        skipped = case.find("skipped")
+        if bad:
+            found.failed[case.get("name", "?")] = bad[0].get("message", "").splitlines()[0]
+        elif skipped is not None:
+            found.skipped[skipped.get("message") or "no reason given"] += 1
+        else:
+            found.passed += 1
+    return found
+
+
+def table(title: str, outcome: Outcome) -> Table:
+    """The counts, the skipped by reason and the failed by name."""
+    rows = Table(title=title, title_justify="left")
+    rows.add_column("outcome")
+    rows.add_column("tests", justify="right")
+    rows.add_column("why", overflow="fold")
+    rows.add_row("passed", str(outcome.passed), "")
+    for reason, count in outcome.skipped.most_common():
+        rows.add_row("skipped", str(count), reason)
+    for name, message in outcome.failed.items():
+        rows.add_row("failed", "1", f"{name}: {message}")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-k", "--keyword", help="run only the tests that match, as pytest's -k")
+    keyword = parser.parse_args().keyword
+    peft = version("peft")
+    code, outcome = run(unpack(fetch(peft)), keyword)
+    Console().print(table(f"Tests of peft {peft} on HypLoRA", outcome))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
