@@ -85,7 +85,6 @@ NO_MERGE = "HypLoRA cannot be merged exactly: its gain differs from token to tok
 _CONVOLUTION = "HypLoRA does not adapt convolutions"
 _COMBINING = "HypLoRA combines adapters of one fixed curvature, by cat and linear alone"
 _HUB = "needs the Hub"
-_SCALE = "HypLoRA has scale_layer, not LoRA's set_scale and unscale_layer(None)"
 
 # By name; or, ending in _ or with a [, by how the name with its parameters begins.
 SKIPPED = {
@@ -109,7 +108,6 @@ SKIPPED = {
         "three steps move the router of an embedding less than the test's tolerance: A starts at 0"
     ),
     "test_save_pretrained_with_runtime_config": _HUB,
-    "test_scaling_": _SCALE,
     "test_weighted_combination_of_adapters": _COMBINING,
 }
 if not torch.cuda.is_available():
