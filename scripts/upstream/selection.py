@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from beltrami.peft.model import BIASES_ARE_SAVED
+
 # Tests that make their own LoraConfig, which is ours here. All others are parametrised.
 LORA_TESTS = frozenset(
     """
@@ -112,6 +114,14 @@ SKIPPED = {
 }
 if not torch.cuda.is_available():
     SKIPPED["test_causal_lm_mixed_batch_lora_adapter_compile"] = "needs a CUDA device"
+if not BIASES_ARE_SAVED:
+    SKIPPED |= dict.fromkeys(
+        (
+            "test_adding_multiple_adapters_with_bias_raises",
+            "test_multiple_configs_with_bias_raises",
+        ),
+        "this PEFT would not save HypLoRA's biases, so that HypLoRA refuses them",
+    )
 _MIXED_MERGED = "test_mixed_adapter_batches_merged_raises"
 
 
