@@ -120,9 +120,11 @@ def test_several_adapters() -> None:
             assert "default" not in getattr(layer, name)
 
 
-def test_generating_with_mixed_adapters() -> None:
-    model = adapted(alpha=80)
-    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", alpha=80, curvature=3.0))
+@pytest.mark.parametrize("saved", [None, ["lm_head"]])
+def test_generating_with_mixed_adapters(saved: list[str] | None) -> None:
+    settings: dict = {"alpha": 80, "modules_to_save": saved}
+    model = adapted(**settings)
+    model.add_adapter("other", tiny.config(task_type="CAUSAL_LM", curvature=3.0, **settings))
     ids = tiny.tokens(2)
     options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "num_beams": 2}
     mask = torch.ones_like(ids)
