@@ -48,7 +48,7 @@ def assert_rows_close(found: Tensor, expected: Tensor) -> None:
 def check_rows(
     dz: Tensor, u: Tensor, weight: Tensor, n2: Tensor, device: str, longest: float | None = None
 ) -> None:
-    gram = plain._gram(weight)
+    gram = plain.gram_matrix(weight)
     c = torch.tensor([C])
     z, m2 = plain._rows(u, gram, n2, c, 1.3, longest)
     backwards = plain._rows_backward(dz, u, gram, n2, m2, c, 1.3, longest)
@@ -89,9 +89,9 @@ def test_largest_rank(device: str) -> None:
 def test_against_float64(rank: int, device: str) -> None:
     """What the fused one loses is float32's own."""
     _, u, weight, n2 = tokens(rank, torch.float32)
-    gram = plain._gram(weight)
+    gram = plain.gram_matrix(weight)
     there = [t.to(device) for t in (u, gram, n2)]
-    exact = plain._rows(u.double(), plain._gram(weight.double()), n2.double(), C, 1.0, None)
+    exact = plain._rows(u.double(), plain.gram_matrix(weight.double()), n2.double(), C, 1.0, None)
     for a, b in zip(gained_linear_triton.rows(*there, C, 1.0, None), exact, strict=True):
         torch.testing.assert_close(a.cpu().double(), b, rtol=3e-5, atol=1e-30)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from peft import PeftConfig, get_peft_model
 from peft.utils import PeftType
 
-from beltrami.peft import HypLoraConfig
+from beltrami.peft import HypLoraConfig, HypLoraLayer
 from beltrami.peft.config import FORMAT
 from tests.peft import tiny
 
@@ -54,7 +54,12 @@ def test_bad_settings_are_named(settings: dict, words: list[str]) -> None:
 
 
 def test_layer_zero_is_a_layer() -> None:
-    HypLoraConfig(target_modules=["q"], layers_to_transform=0, layers_pattern="layers")
+    config = HypLoraConfig(
+        target_modules=["q_proj"], layers_to_transform=0, layers_pattern="layers"
+    )
+    model = get_peft_model(tiny.llama(), config)
+    adapted = [n for n, m in model.named_modules() if isinstance(m, HypLoraLayer)]
+    assert adapted == ["base_model.model.model.layers.0.self_attn.q_proj"]
 
 
 def test_the_file_says_everything(tmp_path) -> None:

@@ -204,7 +204,9 @@ def test_conv1d_is_a_linear_layer_stored_the_other_way() -> None:
 
 def test_fan_in_fan_out_is_corrected() -> None:
     with pytest.warns(UserWarning, match="fan_in_fan_out is set to True"):
-        get_peft_model(nn.Sequential(Conv1D(5, 6)), tiny.config(target_modules=["0"]))
+        model = get_peft_model(nn.Sequential(Conv1D(5, 6)), tiny.config(target_modules=["0"]))
+    assert model.peft_config["default"].fan_in_fan_out
+    assert layer_of(model, "0").fan_in_fan_out
 
 
 def test_embeddings_take_the_norm_of_their_vectors() -> None:

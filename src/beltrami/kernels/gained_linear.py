@@ -90,7 +90,7 @@ class _GainedLinear(torch.autograd.Function):
         kernel: ModuleType | None,
     ) -> Tensor:
         number = c.detach() if isinstance(c, Tensor) else c
-        gram = _gram(weight)
+        gram = gram_matrix(weight)
         rows = _rows if kernel is None else kernel.rows
         z, m2 = rows(u, gram, n2, number, scaling, longest)
         ctx.save_for_backward(u, weight, n2, m2, c if isinstance(c, Tensor) else None)
@@ -108,7 +108,7 @@ class _GainedLinear(torch.autograd.Function):
         u, weight, n2, m2, c_tensor = ctx.saved_tensors
         c, scaling, longest = ctx.numbers
         number = c if c_tensor is None else c_tensor
-        gram = _gram(weight)
+        gram = gram_matrix(weight)
         rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
         dz = dy @ weight
         du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
@@ -123,7 +123,7 @@ class _GainedLinear(torch.autograd.Function):
         return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
 
 
-def _gram(weight: Tensor) -> Tensor:
+def gram_matrix(weight: Tensor) -> Tensor:
     """WᵀW, in float32 at least: m² is a difference of its entries."""
     w = wide(weight)
     return w.mT @ w
@@ -148,7 +148,7 @@ def _rows(
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = wide(u)
-    m2 = _quadratic(w, w @ gram)
+    m2 = squared_norms(w, gram)
     p, _ = _reach(n2, c, longest)
     g = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
     return _rounded(scaling * g * w, u.dtype), m2
@@ -196,7 +196,7 @@ def _rounded(z: Tensor, dtype: torch.dtype) -> Tensor:
     return cast(z, dtype)
 
 
-def _quadratic(u: Tensor, gu: Tensor) -> Tensor:
-    """uᵀGu, (..., 1): not negative but for rounding, which is taken for 0."""
-    m2 = (u * gu).sum(-1, keepdim=True)
+def squared_norms(u: Tensor, gram: Tensor) -> Tensor:
+    """|Wu|² = uᵀGu, (..., 1): not negative but for rounding, which is taken for 0."""
+    m2 = (u * (u @ gram)).sum(-1, keepdim=True)
     return torch.where(m2 < 0, 0.0, m2)

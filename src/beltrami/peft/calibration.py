@@ -25,22 +25,15 @@ class Calibration:
         self._moments: Tensor | None = None  # E of (z, u)(z, u)ᵀ, unnormalised
         self._sums: Tensor | None = None
         self._size = 0
-        self._gains: list[Tensor] = []
 
-    def see(self, u: Tensor, z: Tensor, gain: Tensor | None) -> None:
-        """Add tokens: u = A·x, z with Δ = W·z, and their gains where they have one."""
+    def see(self, u: Tensor, z: Tensor) -> None:
+        """Add tokens: u = A·x, and z with Δ = W·z."""
         self._size = z.shape[-1]
         both = torch.cat([z, u], -1).detach().double().flatten(0, -2)
         moments, sums = both.mT @ both, both.sum(0)
         self._moments = moments if self._moments is None else self._moments + moments
         self._sums = sums if self._sums is None else self._sums + sums
         self.tokens += len(both)
-        if gain is not None:
-            self._gains.append(gain.detach().float().flatten().cpu())
-
-    def gains(self) -> Tensor:
-        """The gain of each token seen."""
-        return torch.cat(self._gains) if self._gains else torch.empty(0)
 
     def fit(self, weight: Tensor, wide_weight: Tensor) -> LinearFit:
         """The nearest multiple of B·u.

@@ -109,11 +109,6 @@ class HypLoraConfig(PeftConfig):
         c = self.curvature
         return tuple(c) if isinstance(c, list | tuple) else (c,)
 
-    @property
-    def lora_alpha(self) -> float:
-        """`alpha` under LoRA's name, for tools that read it."""
-        return self.alpha
-
     def check(self) -> None:
         """Raise a `ValueError` or `TypeError` that names the field and what would be accepted."""
         if self.hyplora_format > FORMAT:

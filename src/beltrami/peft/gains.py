@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from beltrami.geometry import radial
 from beltrami.geometry.chord import root
 from beltrami.kernels.dtypes import cast, wide
-from beltrami.kernels.gained_linear import gained_linear
+from beltrami.kernels.gained_linear import gained_linear, gram_matrix, squared_norms
 from beltrami.kernels.lorentz_gain import lorentz_gain
 
 IN_BALL = 1.9  # √p of "simplified" stays below 2, the border of the ball
@@ -119,10 +119,7 @@ class AdapterMap:
             raise ValueError("boost is no gain: its update has another direction than B·A·x")
         if self.variant == "tangent":
             return torch.ones_like(n2)
-        w = wide(weight)
-        wide_u = wide(u)
-        m2 = (wide_u * (wide_u @ (w.mT @ w))).sum(-1, keepdim=True)
-        m2 = torch.where(m2 > 0, m2, 0.0)  # rounding may carry it below
+        m2 = squared_norms(wide(u), gram_matrix(weight))
         gains = [self._of_one(n2, m2, c, curvatures.factor) for c in curvatures.values]
         if curvatures.weights is None:
             return gains[0]
@@ -157,9 +154,7 @@ class AdapterMap:
         time = torch.sqrt((z * z).sum(-1, keepdim=True) + 1 / c)
         z = torch.cat([z, time], -1)
         both = torch.cat([weight, time_out.unsqueeze(-1)], -1)
-        w = wide(both)
-        squared = (z * (z @ (w.mT @ w))).sum(-1, keepdim=True)
-        return radial.asinhc_sq(c * torch.where(squared > 0, squared, 0.0)) * z, both
+        return radial.asinhc_sq(c * squared_norms(z, gram_matrix(both))) * z, both
 
     def _repo(self, n2: Tensor, m2: Tensor, c: float | Tensor) -> Tensor:
         """The published code, number by number; its `k` is 1/c (rotation) or c (simplified)."""

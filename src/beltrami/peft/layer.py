@@ -337,12 +337,10 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         z, _ = up.adapter_map.coefficients(
             u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
         )
-        gain = None if boost else up.adapter_map.gain(u, n2, curvatures, up.weight)
         if (mask := self.observed_tokens) is not None and mask.shape == u.shape[:-1]:
-            real = mask.bool()
-            u, z, gain = u[real], z[real], None if gain is None else gain[real]
+            u, z = u[mask.bool()], z[mask.bool()]
         seen = self.hyplora_calibration.setdefault(adapter, Calibration(bias=boost))
-        seen.see(u, z, gain)
+        seen.see(u, z)
         self._calibrated_at[adapter] = self._versions(adapter)
 
     def fit(self, adapter: str) -> LinearFit:
