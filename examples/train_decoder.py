@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
+import torch.distributed as dist
 import tyro
 from rich.console import Console
 from torch import Tensor, nn
@@ -444,7 +445,15 @@ def train(trainer: RiemannianTrainer, options: Options) -> int:
     loss = trainer.evaluate()["eval_loss"]
     if main:
         say(f"loss on unseen bytes {loss:.4f}; wrote {path}")
+    leave()
     return 0
+
+
+def leave() -> None:
+    """End the group of processes: threads of gloo alive at exit abort the process, now and then."""
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def interrupted(options: Options) -> int:
