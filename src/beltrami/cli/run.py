@@ -12,7 +12,7 @@ from tyro.conf import Suppress, arg, subcommand
 
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
-from beltrami.cli.standings import print_standings
+from beltrami.cli.standings import print_tables
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
 
@@ -87,7 +87,7 @@ class RunCommand:
             print_json({**outcome.document, "files": written})
             return
         console = make_console()
-        print_standings(console, outcome, recipe.names)
+        print_tables(console, recipe.tables(outcome))
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
 

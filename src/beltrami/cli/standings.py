@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from beltrami.cli.runs import visible
@@ -11,17 +11,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from beltrami.recipes.outcome import Outcome
     from beltrami.report.page import Table
 
 NARROW_NAMES = 28  # characters of a metric's name and hint, where there is no room for more
 
 
-def print_standings(console: Console, outcome: Outcome, names: Mapping[str, str]) -> None:
-    """A table a group, a row a metric, a column a model; models are called by `names`."""
-    from beltrami.recipes.tables import standing_tables
-
-    for content in standing_tables(outcome, names):
+def print_tables(console: Console, tables: Iterable[Table]) -> None:
+    """A recipe's tables, one below the other."""
+    for content in tables:
         for table in rich_tables(content, console):
             console.print(table)
 
@@ -74,6 +71,8 @@ def _rich_table(
     for i in columns:
         table.add_column(visible(content.columns[i]), justify="right")
     for row in content.rows:
-        name = Text.assemble(visible(row.name), "\n", (row.hint, "dim"))
+        name = Text.assemble(visible(row.name))
+        if row.hint:
+            name.append(f"\n{row.hint}", "dim")
         table.add_row(name, *(visible(str(row.values[i])) for i in columns))
     return table

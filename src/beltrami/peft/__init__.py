@@ -24,6 +24,7 @@ if tuple(int(n) for n in _peft.__version__.split(".")[:2]) < (0, 20):
 
 from beltrami.peft.calibration import LinearFit
 from beltrami.peft.config import HypLoraConfig
+from beltrami.peft.gain_statistics import measure_gains
 from beltrami.peft.layer import (
     HypLoraEmbedding,
     HypLoraLayer,
@@ -44,6 +45,7 @@ __all__ = [
     "HypLoraModel",
     "LinearFit",
     "loraplus_groups",
+    "measure_gains",
     "save_adapter",
 ]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 RUNS = Path("runs")
 # What does not change the numbers.
 PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds", "json")
-IN_DIGEST = ("data", "root")  # what the data's digest says better
+IN_DIGEST = ("data", "root", "model", "tests")  # what the data's digest says better
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,11 @@ class RunConfig:
             )
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, str | Path) and not _is_text(str(value)):
-                raise ValueError(
-                    f"{_option(field.name)} is not UTF-8 text: {str(value)!a}; rename the file"
-                )
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, str | Path) and not _is_text(str(one)):
+                    raise ValueError(
+                        f"{_option(field.name)} is not UTF-8 text: {str(one)!a}; rename the file"
+                    )
 
     def data_name(self) -> str:
         """What to call the data in the default folder's name."""
@@ -119,4 +120,4 @@ def _is_text(value: str) -> bool:
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value

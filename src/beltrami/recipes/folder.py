@@ -25,6 +25,7 @@ result.json, an object with
     seconds      of training, also of processes that were interrupted
     diverged     null, or why there are no metrics
     curves       lists of numbers that the page draws
+    texts        lists of texts that the page shows; may be left out
     history      logged values of the training, each with its step
 
 The `runner` says what metrics.json holds.
@@ -175,6 +176,7 @@ class RunFolder:
             "seconds": result.seconds,
             "diverged": result.diverged,
             "curves": {key: list(values) for key, values in result.curves.items()},
+            "texts": {key: list(values) for key, values in result.texts.items()},
             "history": [dict(entry) for entry in result.history],
         }
         write_atomically(folder / RESULT, to_json(record))
@@ -198,6 +200,7 @@ class RunFolder:
             record["seconds"],
             state,
             record["diverged"],
+            record["texts"],
         )
 
     def check_settings(self, trial: Trial) -> None:
@@ -235,10 +238,13 @@ def _read_result(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
         raise ValueError(f"{path} is no result") from error
+    if isinstance(record, dict):
+        record.setdefault("texts", {})  # older results have none
     kinds: dict[str, Any] = {
         "trial": dict,
         "metrics": dict,
         "curves": dict,
+        "texts": dict,
         "history": list,
         "parameters": int,
         "seconds": int | float,

@@ -26,6 +26,7 @@ class TrialResult:
         seconds: of training.
         state: the trained tensors.
         diverged: why there are no metrics, if there are none.
+        texts: lists of texts for the page.
     """
 
     trial: Trial
@@ -36,6 +37,7 @@ class TrialResult:
     seconds: float
     state: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
     diverged: str | None = None
+    texts: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
 
     def value(self, key: str) -> float:
         """A metric as a number; infinite where it is None, and nan where it was not measured."""

@@ -15,14 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+import torch
 from torch import nn
 
 from beltrami.recipes.config import RunConfig
 
 if TYPE_CHECKING:
+    from beltrami.recipes.observer import Observer
     from beltrami.recipes.outcome import Outcome
     from beltrami.recipes.session import Session
-    from beltrami.report.page import Page
+    from beltrami.report.page import Page, Table
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -101,10 +103,12 @@ class Evaluation:
         metrics: a number each, by the keys of the recipe's metrics. An infinite one is kept as
             None; one that is not a number counts as not measured.
         curves: lists of numbers that the page draws.
+        texts: lists of texts that the page shows.
     """
 
     metrics: Mapping[str, float | None]
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Recipe(ABC, Generic[Config]):
@@ -133,6 +137,12 @@ class Recipe(ABC, Generic[Config]):
     def contestants(self) -> Sequence[Contestant]:
         """Who takes part; every one that is not a control names its twin."""
 
+    def prepare(self, observer: Observer, device: torch.device) -> None:
+        """Do what takes long and all trials share, before the first of them.
+
+        Called in the first process, and in the others when it is done there.
+        """
+
     @abstractmethod
     def build(self, trial: Trial) -> nn.Module:
         """The untrained model of a trial, on the CPU; depends on the trial alone."""
@@ -148,6 +158,12 @@ class Recipe(ABC, Generic[Config]):
     @abstractmethod
     def page(self, outcome: Outcome) -> Page:
         """The page for people."""
+
+    def tables(self, outcome: Outcome) -> Sequence[Table]:
+        """What the terminal shows: one a group, a row a metric, a column a contestant."""
+        from beltrami.recipes.tables import standing_tables
+
+        return standing_tables(outcome, self.names)
 
     def metric(self, key: str) -> Metric:
         """The metric with this key."""

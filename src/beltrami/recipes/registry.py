@@ -9,6 +9,7 @@ from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.graph.config import GraphRunConfig
 from beltrami.recipes.hierarchy.config import HierarchyConfig
+from beltrami.recipes.hyplora.config import HypLoraRunConfig
 from beltrami.recipes.knowledge_graph.config import KnowledgeGraphRunConfig
 from beltrami.recipes.levels.config import LevelsConfig
 
@@ -22,6 +23,7 @@ RECIPES: dict[type[RunConfig], str] = {
     LevelsConfig: "beltrami.recipes.levels.recipe:LevelsRecipe",
     ConesConfig: "beltrami.recipes.cones.recipe:ConesRecipe",
     KnowledgeGraphRunConfig: "beltrami.recipes.knowledge_graph.recipe:KnowledgeGraphRecipe",
+    HypLoraRunConfig: "beltrami.recipes.hyplora.recipe:HypLoraRecipe",
 }
 
 

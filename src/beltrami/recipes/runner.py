@@ -52,12 +52,14 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
         if not processes.is_first:
             if processes.agree(0):  # wait until the folder is ready
                 raise ProcessLostError("process 0 did not start, and says why")
+            recipe.prepare(Silence(), processes.device)
             return _Runner(recipe, folder, Silence(), processes).run()
         with contextlib.ExitStack() as held:
             try:
                 folder.check_writable()
                 held.enter_context(folder.locked())
                 _prepare(recipe, folder)
+                recipe.prepare(observer or Silence(), processes.device)
             except BaseException:
                 processes.agree(1)  # let the others go
                 raise
@@ -251,6 +253,7 @@ class _Runner:
             parameters,
             round(session.seconds, 2),
             dict(model.state_dict()),
+            texts=evaluation.texts,
         )
 
     def _train_and_evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:

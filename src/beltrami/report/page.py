@@ -57,12 +57,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers; `columns` name the values of every row, `head` names the rows."""
+    """Numbers, or texts; `columns` name the values of every row, `head` names the rows."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     head: str = "Measure"
+    prose: bool = False  # texts, which may be broken into lines
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -178,10 +179,11 @@ def _table(table: Table) -> str:
         + "</tr>"
         for row in table.rows
     )
+    kind = ' class="prose"' if table.prose else ""
     # Scrollable regions need a name and a tab stop to be usable from the keyboard.
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{markup(table.caption)}">'
-        f"<table><caption><span>{markup(table.caption)}</span></caption>\n"
+        f"<table{kind}><caption><span>{markup(table.caption)}</span></caption>\n"
         f'<thead><tr><th scope="col">{markup(table.head)}</th>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"
     )

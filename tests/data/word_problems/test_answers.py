@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beltrami.data.word_problems import find_answer, same_answer
+from beltrami.data.word_problems import find_answer, find_word, same_answer
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,23 @@ def test_any_text_has_an_answer_or_none(text: str, choice: bool) -> None:
 @given(st.integers(-(10**9), 10**9), st.text(alphabet="abc \n", max_size=20))
 def test_what_is_written_is_found(number: int, before: str) -> None:
     assert same_answer(find_answer(f"{before}#### {number:,} and more"), str(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("dog is a kind of animal.\n#### yes", "yes"),
+        ("#### No\nyes", "no"),
+        ("yes, the correct answer is no", "no"),
+        ("I think yes or no", "no"),
+        ("nothing, not now", None),
+        ("", None),
+    ],
+)
+def test_words(text: str, found: str | None) -> None:
+    assert find_word(text, ("yes", "no")) == found
+
+
+def test_the_longer_word_wins() -> None:
+    assert find_word("the correct answer is answer10", ("answer1", "answer10")) == "answer10"
+    assert find_word("A+ (b)", ("a+", "(b)")) == "(b)"

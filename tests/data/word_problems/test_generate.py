@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -68,3 +69,11 @@ def test_training_and_test_share_neither_words_nor_calculations() -> None:
 def test_bad_requests(settings: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         generate_problems(**settings)
+
+
+def test_no_number_is_larger_than_asked_for() -> None:
+    for problem in generate_problems(400, seed=2, steps=(1, 3, 5), largest=30):
+        numbers = [int(n) for n in re.findall(r"\d+", problem.question + problem.solution)]
+        assert 0 < min(numbers)
+        assert max(numbers) <= 30
+        assert calculated(problem.solution) == int(problem.answer)

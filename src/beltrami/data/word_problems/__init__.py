@@ -1,7 +1,8 @@
 """Arithmetic word problems: generated ones, and readers for the public sets."""
 
-from beltrami.data.word_problems.answers import find_answer, same_answer
+from beltrami.data.word_problems.answers import find_answer, find_word, same_answer
 from beltrami.data.word_problems.generate import generate_problems
+from beltrami.data.word_problems.practice import practice_text
 from beltrami.data.word_problems.problem import WordProblem, WordProblemError, without_overlap
 from beltrami.data.word_problems.read import read_problems
 
@@ -9,7 +10,9 @@ __all__ = [
     "WordProblem",
     "WordProblemError",
     "find_answer",
+    "find_word",
     "generate_problems",
+    "practice_text",
     "read_problems",
     "same_answer",
     "without_overlap",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 MARK = "####"  # GSM8K's sign in front of the answer
@@ -35,6 +36,23 @@ def find_answer(text: str, *, choice: bool = False) -> str | None:
     if not every:
         return None
     return every[-1] if choice else every[-1].replace(",", "")
+
+
+def find_word(text: str, words: Sequence[str]) -> str | None:
+    """The one of some words that a text gives as its answer: behind the last saying, else the last.
+
+    Args:
+        text: a solution.
+        words: the answers there are, such as yes and no; case does not count.
+
+    Returns: None if there is none.
+    """
+    longest = sorted(words, key=len, reverse=True)  # "answer10" before "answer1"
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)", re.IGNORECASE)
+    behind = [m.end() for m in _SAYING.finditer(text)]
+    said = pattern.search(text, behind[-1]) if behind else None
+    found = said.group() if said else next(iter(reversed(pattern.findall(text))), None)
+    return next((word for word in words if found and word.lower() == found.lower()), None)
 
 
 def same_answer(found: str | None, expected: str) -> bool:

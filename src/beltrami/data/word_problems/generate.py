@@ -46,7 +46,9 @@ ASIDES = (
     "There are {k} {other} on the table.",
     "It took {k} minutes.",
 )
-LARGEST = 999  # number in any step
+LARGEST = 999  # number in any step, if not told otherwise
+SMALLEST_RANGE = 20  # numbers up to here leave an event possible at every value
+HANDFUL = 60  # most things that anyone has at first, gets or gives away
 TRIES = 200  # to find one more problem that is new
 
 
@@ -65,6 +67,7 @@ def generate_problems(
     seed: int = 0,
     steps: Sequence[int] = (1, 2, 3),
     distractors: Sequence[int] = (0, 1),
+    largest: int = LARGEST,
     apart_from: Sequence[WordProblem] = (),
 ) -> list[WordProblem]:
     """Different problems, evenly over the given numbers of steps and distractors.
@@ -74,6 +77,7 @@ def generate_problems(
         seed: of the draws.
         steps: operations a problem may take, each at least 1.
         distractors: sentences that do not matter.
+        largest: number in any step; smaller ones are easier.
         apart_from: problems not to make again, such as those trained on. Neither their words nor
             their calculation will occur.
     """
@@ -83,13 +87,15 @@ def generate_problems(
         raise ValueError(f"steps must be numbers of at least 1, got {tuple(steps)}")
     if not distractors or min(distractors) < 0:
         raise ValueError(f"distractors must be numbers of at least 0, got {tuple(distractors)}")
+    if largest < SMALLEST_RANGE:
+        raise ValueError(f"largest must be at least {SMALLEST_RANGE}, got {largest}")
     draws = random.Random(f"word problems {seed}")
     taken = {key for problem in apart_from for key in _keys(problem)}
     kinds = [(s, d) for s in steps for d in distractors]
     made: list[WordProblem] = []
     for i in range(count):
         for _ in range(TRIES):
-            problem = _one(draws, *kinds[i % len(kinds)])
+            problem = make_problem(draws, *kinds[i % len(kinds)], largest)
             keys = _keys(problem)
             if not keys & taken:
                 break
@@ -108,44 +114,42 @@ def _keys(problem: WordProblem) -> set[str]:
     return {problem.key, problem.solution or problem.key}
 
 
-def _one(draws: random.Random, steps: int, distractors: int) -> WordProblem:
+def make_problem(
+    draws: random.Random, steps: int, distractors: int, largest: int = LARGEST
+) -> WordProblem:
+    """One problem, drawn; `generate_problems` says what the numbers mean and checks them."""
     name, friend, stranger = draws.sample(NAMES, 3)
     things, other = draws.sample(THINGS, 2)
-    value = draws.randint(2, 60)
+    handful = min(HANDFUL, largest // 2)
+    value = draws.randint(2, handful)
     told = [f"{name} has {value} {things}."]
     worked = []
     for _ in range(steps):
-        event, k, after = _step(draws, value)
+        event, k, after = _step(draws, value, largest)
         sentence = draws.choice(event.sentences)
         told.append(sentence.format(name=name, friend=friend, things=things, k=k))
         worked.append(f"{value} {event.sign} {k} = {after}")
         value = after
     for _ in range(distractors):
-        aside = draws.choice(ASIDES).format(friend=stranger, other=other, k=draws.randint(2, 60))
+        aside = draws.choice(ASIDES).format(
+            friend=stranger, other=other, k=draws.randint(2, handful)
+        )
         told.insert(draws.randint(1, len(told)), aside)
     told.append(f"How many {things} does {name} have now?")
     solution = "\n".join([*worked, f"{MARK} {value}"])
     return WordProblem(" ".join(told), str(value), solution, steps, distractors)
 
 
-def _step(draws: random.Random, value: int) -> tuple[_Event, int, int]:
+def _step(draws: random.Random, value: int, largest: int) -> tuple[_Event, int, int]:
     """An event that is possible with this many things, its number, and how many are left."""
     plus, minus, times, part = _EVENTS
-    divisors = [k for k in range(2, 10) if value % k == 0]
-    factors = [k for k in range(2, 6) if value * k <= LARGEST]
-    possible = [plus] if value + 60 <= LARGEST else []
-    possible += [minus] if value > 2 else []
-    possible += [times] if factors and value > 0 else []
-    possible += [part] if divisors and value > 0 else []
-    event = draws.choice(possible)
-    if event is plus:
-        k = draws.randint(2, 60)
-        return event, k, value + k
-    if event is minus:
-        k = draws.randint(2, value - 1)
-        return event, k, value - k
-    if event is times:
-        k = draws.choice(factors)
-        return event, k, value * k
-    k = draws.choice(divisors)
-    return event, k, value // k
+    numbers = {
+        plus: range(2, min(HANDFUL, largest - value) + 1),
+        minus: range(2, min(HANDFUL, value - 1) + 1),
+        times: [k for k in range(2, 6) if value * k <= largest],
+        part: [k for k in range(2, 10) if value % k == 0],
+    }
+    event = draws.choice([event for event, possible in numbers.items() if possible])
+    k = draws.choice(numbers[event])
+    results = {plus: value + k, minus: value - k, times: value * k, part: value // k}
+    return event, k, results[event]

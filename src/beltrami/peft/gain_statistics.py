@@ -1,0 +1,77 @@
+"""What gains tokens get: the one number a token by which HypLoRA differs from LoRA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.kernels.dtypes import wide
+from beltrami.kernels.gained_linear import gram_matrix, squared_norms
+from beltrami.peft.layer import HypLoraLayer
+from beltrami.peft.projections import UpProjection
+
+
+@torch.no_grad()
+def measure_gains(
+    model: nn.Module, batches: Iterable[Mapping[str, Tensor]], *, adapter: str = "default"
+) -> dict[str, Tensor]:
+    """The gain |Δ|/|B·A·x| of every token in every adapted layer.
+
+    A layer whose B is 0, as it is before training, has no gains to speak of and is left out, and so
+    are tokens that its update does not move.
+
+    Args:
+        model: with HypLoRA adapters.
+        batches: keyword arguments for it. Tokens that `attention_mask` leaves out do not count.
+        adapter: whose gains.
+
+    Returns: for each layer's name its gains, (tokens,) in float32 at least, on the CPU.
+    """
+    found: dict[str, list[Tensor]] = {}
+    mask: dict[str, Tensor | None] = {"now": None}
+    training = model.training
+    with ExitStack() as hooks:
+        for name, layer in model.named_modules():
+            if isinstance(layer, HypLoraLayer) and adapter in layer.hyplora_B:
+                kept = found.setdefault(name, [])
+                hook = layer.hyplora_B[adapter].register_forward_pre_hook(
+                    partial(_record, kept, mask), with_kwargs=True
+                )
+                hooks.callback(hook.remove)
+        if not found:
+            raise ValueError(f"the model has no HypLoRA adapter named {adapter!r}")
+        model.eval()
+        try:
+            for batch in batches:
+                mask["now"] = batch.get("attention_mask")
+                model(**batch)
+        finally:
+            model.train(training)
+    gains = {name: torch.cat(parts) for name, parts in found.items() if parts}
+    return {name: values for name, values in gains.items() if len(values)}
+
+
+def _record(
+    kept: list[Tensor],
+    mask: Mapping[str, Tensor | None],
+    up: UpProjection,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> None:
+    u, n2, curvatures, *rest = args
+    time_in = rest[0] if rest else kwargs.get("time_in")
+    z, weight = up.adapter_map.coefficients(
+        u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
+    )
+    before = squared_norms(wide(u), gram_matrix(up.weight)).squeeze(-1)
+    after = squared_norms(wide(z), gram_matrix(weight)).squeeze(-1)
+    counts = before > 0
+    tokens = mask["now"]
+    if tokens is not None and tokens.shape == counts.shape:
+        counts &= tokens.bool()
+    kept.append((after[counts] / before[counts]).sqrt().cpu())

@@ -1,0 +1,1 @@
+"""Fine-tuning of language models: HypLoRA beside LoRA and the other ways."""

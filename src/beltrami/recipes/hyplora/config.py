@@ -1,0 +1,255 @@
+"""What the hyplora recipe can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from beltrami.recipes.checks import (
+    check_counts,
+    check_learning_rates,
+    check_no_repeats,
+    check_positive,
+    check_shares,
+    file_name,
+)
+from beltrami.recipes.config import RunConfig
+from beltrami.recipes.hyplora.presets import PRESETS, SMALL, Preset
+
+TWIN = "lora"
+TINY, SMOLLM2 = "tiny", "smollm2"
+GENERATED = "generated"
+Task = Literal["arithmetic", "commonsense", "taxonomy"]
+Prompt = Literal["auto", "plain", "instruction", "chat"]
+Method = Literal[
+    "base",
+    "full",
+    "prefix",
+    "series",
+    "parallel",
+    "lora",
+    "rslora",
+    "dora",
+    "hyplora",
+    "hyplora-boost",
+    "hyplora-simplified",
+    "hyplora-tangent",
+    "hyplora-residual",
+    "hyplora-learned",
+    "hyplora-token",
+    "hyplora-mixture",
+    "hyplora-auto",
+    "hyplora-dora",
+    "hyplora-rslora",
+    "hyplora-repo",
+]
+NAMES = {
+    "base": "not fine-tuned",
+    "full": "full fine-tuning",
+    "prefix": "prefix tuning",
+    "series": "series adapters",
+    "parallel": "parallel adapters",
+    "lora": "LoRA",
+    "rslora": "rsLoRA",
+    "dora": "DoRA",
+    "hyplora": "HypLoRA",
+    "hyplora-boost": "HypLoRA, boost",
+    "hyplora-simplified": "HypLoRA, simplified",
+    "hyplora-tangent": "HypLoRA, tangent",
+    "hyplora-residual": "HypLoRA, residual norm",
+    "hyplora-learned": "HypLoRA, curvature by module",
+    "hyplora-token": "HypLoRA, curvature by token",
+    "hyplora-mixture": "HypLoRA, mixture",
+    "hyplora-auto": "HypLoRA, curvature from data",
+    "hyplora-dora": "HypLoRA with DoRA",
+    "hyplora-rslora": "HypLoRA with rsLoRA",
+    "hyplora-repo": "HypLoRA, published code",
+}
+LARGEST_TINY = 99  # number in generated problems, by default
+
+
+@dataclass(frozen=True)
+class HypLoraRunConfig(RunConfig):
+    """Fine-tune a language model by HypLoRA and by LoRA, and compare their answers.
+
+    By default a small language model is trained on the spot on sums and short stories (a few
+    minutes, once) and fine-tuned on generated word problems of one to three steps. Give --model and
+    --data for your own. Equal rank, alpha, data and seeds for all methods; each chooses among the
+    learning rates on its first seed. Prints exact matches of generated answers, and the loss.
+    """
+
+    recipe: ClassVar[str] = "hyplora"
+    adding: ClassVar[tuple[str, ...]] = (*RunConfig.adding, "methods", "curvatures")
+
+    model: str | None = None
+    """The language model: "tiny" (trained on the spot), "smollm2" (after `beltrami data get
+    smollm2`), a folder in transformers' format, or a name on the hub. "tiny" if not given."""
+
+    task: Task = "arithmetic"
+    """What is asked: "arithmetic" has numbers or letters as answers, "commonsense" words,
+    "taxonomy" yes or no."""
+
+    data: str | None = None
+    """What to train on. Arithmetic: a file of GSM8K, MAWPS, SVAMP, AQuA or LLM-Adapters, or
+    "generated" (the default). Commonsense: a file of LLM-Adapters. Taxonomy: as for `beltrami run
+    hierarchy`, wordnet-mammals if not given."""
+
+    tests: tuple[Path, ...] = ()
+    """Files to test on, in the same formats. Without: a fifth of the data, at most 500. Questions
+    that are also among those to train on are left out."""
+
+    methods: tuple[Method, ...] = ("base", "lora", "dora", "hyplora", "hyplora-residual")
+    """Who takes part; LoRA always does, as the twin of all others."""
+
+    curvatures: tuple[float, ...] = (1.0,)
+    """Curvatures c for "hyplora": each is a contestant of its own. The paper's sweep is 0.1 0.5 1
+    2 (of its K = 1/c)."""
+
+    preset: Preset = "small"
+    """Where the options below come from if they are not given: "small", or the HypLoRA paper's with
+    equal alpha ("paper-math", "paper-commonsense") or as published, for one model each."""
+
+    rank: int | None = None
+    """Rank of the adapters. small: 8."""
+
+    alpha: float | None = None
+    """The update is scaled by alpha/rank. small: 16."""
+
+    hyplora_alpha: float | None = None
+    """Another alpha for HypLoRA; the comparison is not a fair one then."""
+
+    dropout: float | None = None
+    """Of the adapters' input. small: 0."""
+
+    targets: tuple[str, ...] | None = None
+    """Names of the layers to adapt, or all-linear. small: all-linear."""
+
+    epochs: float | None = None
+    """Passes over the training data. small: 3."""
+
+    batch: int | None = None
+    """Questions a step. small: 32."""
+
+    micro_batch: int | None = None
+    """Questions at a time, if a batch is too large for the memory; gradients add up."""
+
+    learning_rates: tuple[float, ...] | None = None
+    """Each method's first seed tries all of them, and the lowest loss on validation answers decides
+    for the others. Full fine-tuning takes a tenth of them, prefix tuning ten times them. small:
+    0.001 0.003 0.01."""
+
+    warm_up: int | None = None
+    """Steps in which the rate rises; then it falls to 0 in a straight line. small: 40."""
+
+    longest: int | None = None
+    """Tokens of a question with its solution; what is longer is cut off at the end. small: 256."""
+
+    prompt: Prompt | None = None
+    """How a question is put: "plain" (the question and a new line), "instruction" (the template of
+    Alpaca, which the paper uses), "chat" (the model's own template), "auto": chat where the model
+    has a template, else plain."""
+
+    train_on_prompts: bool | None = None
+    """Whether the loss counts the question's tokens, too. small: no."""
+
+    beams: int | None = None
+    """Beams of the generation; 1 is greedy. small: 1."""
+
+    new_tokens: int | None = None
+    """Most tokens of an answer. small: 96."""
+
+    test_batch: int = 64
+    """Questions at a time that are answered."""
+
+    train_size: int | None = None
+    """Take only so many questions to train on; of generated ones 2,400 if not given."""
+
+    test_size: int | None = None
+    """Take only so many of each test; of generated ones 300 if not given."""
+
+    steps: tuple[int, ...] = (1, 2, 3)
+    """Operations of generated problems; of a taxonomy's questions, edges (the largest counts)."""
+
+    distractors: tuple[int, ...] = (0, 1)
+    """Sentences in generated problems that do not matter."""
+
+    largest: int = LARGEST_TINY
+    """Number in generated problems."""
+
+    pretraining_steps: int = 1200
+    """Steps of the training of "tiny", before anything else."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of frozen weights and of the matrix products; "auto": bfloat16 on a GPU. Adapters are kept in
+    float32, and so are all weights in full fine-tuning."""
+
+    def chosen(self, name: str) -> Any:
+        """An option, or what the preset says."""
+        value = getattr(self, name)
+        return PRESETS[self.preset][name] if value is None else value
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        super().check()
+        for name in ("model", "data"):
+            if getattr(self, name) == "":
+                raise ValueError(f"--{name} is empty; give a name or a path")
+        check_counts(self, "rank", "batch", "micro_batch", "longest", "beams", "new_tokens")
+        check_counts(self, "test_batch", "train_size", "test_size", "pretraining_steps")
+        check_positive(_Chosen(self), "alpha", "epochs")
+        if self.hyplora_alpha is not None:
+            check_positive(self, "hyplora_alpha")
+        if self.chosen("warm_up") < 0:
+            raise ValueError(f"--warm-up must not be negative, got {self.warm_up}")
+        check_shares(_Chosen(self), "dropout")
+        check_learning_rates(self.chosen("learning_rates"))
+        if not self.methods or not self.chosen("targets"):
+            raise ValueError("--methods and --targets need at least one name")
+        if not self.curvatures or not all(0 < c < float("inf") for c in self.curvatures):
+            raise ValueError(f"--curvatures must be positive numbers, got {self.curvatures}")
+        check_no_repeats(_Chosen(self), "methods", "learning_rates", "curvatures", "targets")
+        self._check_task()
+
+    def _check_task(self) -> None:
+        if self.task == "commonsense" and self.data is None:
+            raise ValueError(
+                "--task commonsense has no data of its own; give --data FILE, a JSON file with "
+                "instruction, output and answer in every record"
+            )
+        if self.task == "commonsense" and self.chosen("model") == TINY:
+            raise ValueError(
+                "--task commonsense needs a model that knows words; give --model smollm2, a folder "
+                "or a name on the hub"
+            )
+        own = self.data not in (None, GENERATED)
+        if self.task == "arithmetic" and own and self.chosen("model") == TINY:
+            raise ValueError(
+                f"the small language model knows no words but those of generated problems; for "
+                f"--data {self.data} give --model smollm2, a folder or a name on the hub"
+            )
+        if self.task == "taxonomy" and self.tests:
+            raise ValueError("--tests are files of questions; --task taxonomy makes its own")
+        if self.task == "arithmetic" and own:
+            for name in ("steps", "distractors", "largest"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(
+                        f"--{name} is about generated problems, and --data {self.data} is a file; "
+                        "give one of the two"
+                    )
+
+    def data_name(self) -> str:
+        """The model's and the data's name."""
+        data = self.data or ("wordnet-mammals" if self.task == "taxonomy" else GENERATED)
+        model = Path(self.chosen("model")).name
+        return file_name(f"{model}-{self.task}-{Path(data).stem}")
+
+
+class _Chosen:
+    """The options with the preset's values in place, for checks."""
+
+    def __init__(self, config: HypLoraRunConfig) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return self._config.chosen(name) if name in SMALL else getattr(self._config, name)

@@ -1,0 +1,147 @@
+"""Ways to fine-tune: what each does to a model, and what of it is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.analysis.gromov import curvature_estimate, relative_delta
+from beltrami.recipes.hyplora.bottleneck import ALL_LINEAR, add_bottlenecks, target_names
+
+AUTO = "auto"
+MIXTURE = (0.1, 1.0, 4.0)
+MOST_PREFIX_TOKENS = 64
+# What a variant tells HypLoraConfig, beside rank, alpha and so on.
+HYPLORA: dict[str, dict[str, Any]] = {
+    "hyplora": {},
+    "hyplora-boost": {"variant": "boost"},
+    "hyplora-simplified": {"variant": "simplified"},
+    "hyplora-tangent": {"variant": "tangent"},
+    "hyplora-residual": {"norm_source": "residual"},
+    "hyplora-learned": {"learn_curvature": "module"},
+    "hyplora-token": {"learn_curvature": "token"},
+    "hyplora-mixture": {"curvature": list(MIXTURE)},
+    "hyplora-auto": {"curvature": AUTO},
+    "hyplora-dora": {"use_dora": True},
+    "hyplora-rslora": {"use_rslora": True},
+    "hyplora-repo": {"reference": "repo"},
+}
+# Full fine-tuning wants smaller rates than adapters, prefixes larger ones.
+RATE_FACTORS = {"full": 0.1, "prefix": 10.0}
+
+
+class FineTuned(nn.Module):
+    """A model of which a part is trained; its state is that part.
+
+    Args:
+        model: with `requires_grad` as it should be.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, **batch: Tensor) -> Tensor:
+        """Scores of the next token, (questions, tokens, words)."""
+        scores: Tensor = self.model(**batch).logits
+        return scores
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Everything but frozen parameters."""
+        frozen = {
+            name for name, p in self.named_parameters(remove_duplicate=False) if not p.requires_grad
+        }
+        whole = super().state_dict(*args, **kwargs)
+        return {name: value for name, value in whole.items() if name not in frozen}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Take on a state as `state_dict` gives it."""
+        expected = self.state_dict().keys()
+        if state_dict.keys() != expected:
+            odd = sorted(state_dict.keys() ^ expected)
+            raise KeyError(f"not the state of this model: {odd[0]} and {len(odd) - 1} more differ")
+        return super().load_state_dict(state_dict, strict=False)
+
+
+def fine_tuned(
+    base: nn.Module, settings: Mapping[str, Any], questions: Sequence[Sequence[int]]
+) -> FineTuned:
+    """A model made ready for a method, in place.
+
+    Args:
+        base: a causal language model.
+        settings: method, rank, alpha, dropout, targets and, for HypLoRA, what its config takes.
+        questions: token ids to fit a curvature to, where it is "auto".
+    """
+    method, rank, alpha = settings["method"], settings["rank"], settings["alpha"]
+    targets = list(settings["targets"])
+    target_names(base, targets)  # a word about the user's --targets, before PEFT's own
+    base.requires_grad_(method == "full")
+    if method in ("base", "full"):
+        return FineTuned(base)
+    if method in ("series", "parallel"):
+        scaling = alpha / rank
+        return FineTuned(
+            add_bottlenecks(base, targets, rank, series=method == "series", scaling=scaling)
+        )
+    from peft import LoraConfig, PrefixTuningConfig, get_peft_model
+
+    chosen: Any = ALL_LINEAR if ALL_LINEAR in targets else targets
+    common = {"r": rank, "target_modules": chosen, "task_type": "CAUSAL_LM"}
+    dropout = settings["dropout"]
+    if method == "prefix":
+        tokens = _prefix_tokens(base, targets, rank)
+        config: Any = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=tokens)
+    elif method in ("lora", "rslora", "dora"):
+        config = LoraConfig(
+            lora_alpha=alpha,
+            lora_dropout=dropout,
+            use_dora=method == "dora",
+            use_rslora=method == "rslora",
+            **common,
+        )
+    else:
+        config = _hyplora(base, settings, questions, {"dropout": dropout, **common})
+    return FineTuned(get_peft_model(base, config))
+
+
+def _hyplora(
+    base: nn.Module,
+    settings: Mapping[str, Any],
+    questions: Sequence[Sequence[int]],
+    common: Mapping[str, Any],
+) -> Any:
+    from beltrami.peft import HypLoraConfig
+
+    told = dict(settings["hyplora"])
+    if told.get("curvature") == AUTO:
+        told["curvature"] = fitted_curvature(base, questions)
+    return HypLoraConfig(alpha=settings["alpha"], **common, **told)
+
+
+def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:
+    """The curvature that the δ of a model's token embeddings suggests, mean over questions."""
+    table = model.get_input_embeddings().weight.detach()
+    deltas = []
+    for ids in questions:
+        rows = table[torch.tensor(sorted(set(ids)), device=table.device)].double()
+        if len(rows) > 3:
+            deltas.append(relative_delta(torch.cdist(rows, rows)))
+    if not deltas:
+        raise ValueError("hyplora-auto needs questions of more than 3 different tokens")
+    return curvature_estimate(math.fsum(deltas) / len(deltas))
+
+
+def _prefix_tokens(model: Any, targets: Sequence[str], rank: int) -> int:
+    """As many as have about as many numbers as LoRA would."""
+    layers = [model.get_submodule(name) for name in target_names(model, targets)]
+    wanted: int = sum(rank * (layer.in_features + layer.out_features) for layer in layers)
+    shape = model.config.get_text_config()
+    heads = shape.num_attention_heads
+    shared = heads // (getattr(shape, "num_key_value_heads", None) or heads)
+    each = 2 * shape.num_hidden_layers * shape.hidden_size // shared
+    return max(1, min(MOST_PREFIX_TOKENS, round(wanted / int(each))))

@@ -1,0 +1,69 @@
+"""Options that belong together: ours for a small model, and those of the HypLoRA paper.
+
+The paper's (arXiv 2410.04010) are those of the scripts published with it: rank 32, dropout 0.05, on
+the projections q, k, v, up and down, 3 epochs in batches of 16 at a rate of 3e-4, prompts included
+in the loss, answers by beams of 4. Its comparison gave LoRA an alpha of 64 and HypLoRA another one
+for each model; "paper-math" and "paper-commonsense" give 64 to all, and the presets named after a
+model repeat the published inequality.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+Preset = Literal[
+    "small",
+    "paper-math",
+    "paper-commonsense",
+    "published-llama3-8b",
+    "published-gemma-7b",
+    "published-gemma3-4b",
+    "published-qwen2.5-7b",
+]
+
+SMALL: dict[str, Any] = {
+    "model": "tiny",
+    "rank": 8,
+    "alpha": 16.0,
+    "hyplora_alpha": None,
+    "dropout": 0.0,
+    "targets": ("all-linear",),
+    "epochs": 3.0,
+    "batch": 32,
+    "learning_rates": (1e-3, 3e-3, 1e-2),
+    "warm_up": 40,
+    "longest": 256,
+    "prompt": "auto",
+    "train_on_prompts": False,
+    "beams": 1,
+    "new_tokens": 96,
+}
+PAPER: dict[str, Any] = {
+    **SMALL,
+    "model": "meta-llama/Meta-Llama-3-8B-Instruct",
+    "rank": 32,
+    "alpha": 64.0,
+    "dropout": 0.05,
+    "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "down_proj"),
+    "batch": 16,
+    "learning_rates": (3e-4,),
+    "warm_up": 100,
+    "prompt": "instruction",
+    "train_on_prompts": True,
+    "beams": 4,
+    "new_tokens": 512,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "small": SMALL,
+    "paper-math": PAPER,
+    "paper-commonsense": {**PAPER, "new_tokens": 32},
+    "published-llama3-8b": {**PAPER, "hyplora_alpha": 128.0},
+    "published-gemma-7b": {**PAPER, "model": "google/gemma-7b", "hyplora_alpha": 128.0},
+    "published-gemma3-4b": {**PAPER, "model": "google/gemma-3-4b-it", "hyplora_alpha": 32.0},
+    "published-qwen2.5-7b": {
+        **PAPER,
+        "model": "Qwen/Qwen2.5-7B-Instruct-1M",
+        "hyplora_alpha": 128.0,
+    },
+}
+assert set(PRESETS) == set(get_args(Preset))

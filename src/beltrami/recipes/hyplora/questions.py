@@ -1,0 +1,181 @@
+"""The questions of a run: to train on, to choose by, to test on, without overlap."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from beltrami.data.hierarchy import Hierarchy
+from beltrami.data.load import load_hierarchy
+from beltrami.data.taxonomy_questions import taxonomy_questions
+from beltrami.data.word_problems import (
+    WordProblem,
+    find_answer,
+    find_word,
+    generate_problems,
+    read_problems,
+    same_answer,
+    without_overlap,
+)
+from beltrami.recipes.hyplora.config import GENERATED, HypLoraRunConfig
+
+TRAINED_ON, TESTED_ON = 2400, 300  # generated questions, if not told otherwise
+CHOSEN_BY = 200  # questions at most, a tenth of those to train on
+HELD_OUT = 0.2  # of data that come without a test, at most:
+MOST_HELD_OUT = 500
+LETTERS = frozenset("ABCDE")
+MOST_WORDS = 50  # different answers that are still taken for words to choose from
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What a run asks.
+
+    Args:
+        name: of the data.
+        train, validation: to learn from, and to choose learning rates by.
+        tests: by name.
+        words: the answers there are; empty where answers are numbers or letters.
+        hierarchy: of a taxonomy.
+    """
+
+    name: str
+    train: Sequence[WordProblem]
+    validation: Sequence[WordProblem]
+    tests: Mapping[str, Sequence[WordProblem]]
+    words: tuple[str, ...] = ()
+    hierarchy: Hierarchy | None = None
+
+    @property
+    def tested(self) -> list[WordProblem]:
+        """All tests, one after the other."""
+        return [problem for problems in self.tests.values() for problem in problems]
+
+    def digest(self) -> str:
+        """Of every question and solution."""
+        sha = hashlib.sha256()
+        for part in (self.train, self.validation, *self.tests.values()):
+            sha.update(f"{len(part)} questions\n".encode())
+            for problem in part:
+                sha.update(f"{problem.question}\n{problem.solution}\n{problem.answer}\n".encode())
+        return sha.hexdigest()
+
+    def is_right(self, text: str, problem: WordProblem) -> bool:
+        """Whether a text gives the problem's answer."""
+        if self.words:
+            return same_answer(find_word(text, self.words), problem.answer)
+        return same_answer(find_answer(text, choice=problem.answer in LETTERS), problem.answer)
+
+
+def load_questions(config: HypLoraRunConfig) -> Questions:
+    """The questions that the options ask for; a `ValueError` says what is wrong with them."""
+    if config.task == "taxonomy":
+        return _of_taxonomy(config)
+    if config.data in (None, GENERATED):
+        return _generated(config)
+    assert config.data is not None
+    path = Path(config.data)
+    return _from_files(config, path)
+
+
+def _generated(config: HypLoraRunConfig) -> Questions:
+    generate = partial(
+        generate_problems,
+        steps=config.steps,
+        distractors=config.distractors,
+        largest=config.largest,
+    )
+    count = config.train_size or TRAINED_ON
+    validation = _validation_size(count)
+    learned = generate(count + validation, seed=0)
+    if config.tests:
+        tests = _tests(config, learned)
+    else:
+        asked = config.test_size or TESTED_ON
+        tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
+    return Questions("generated word problems", learned[validation:], learned[:validation], tests)
+
+
+def _of_taxonomy(config: HypLoraRunConfig) -> Questions:
+    hierarchy = load_hierarchy(config.data or "wordnet-mammals")
+    train, test = config.train_size or TRAINED_ON, config.test_size or TESTED_ON
+    validation = _validation_size(train)
+    asked = taxonomy_questions(hierarchy, train + validation + test, most_steps=max(config.steps))
+    if len(asked) < train + validation + test:
+        raise ValueError(
+            f"{hierarchy.name} has only {len(asked)} questions of up to {max(config.steps)} "
+            f"step(s), and {train + validation + test} were asked for; give smaller --train-size "
+            "and --test-size, or larger --steps"
+        )
+    parts = (asked[:test], asked[test : test + validation], asked[test + validation :])
+    tests = {"taxonomy": parts[0]}
+    return Questions(hierarchy.name, parts[2], parts[1], tests, ("yes", "no"), hierarchy)
+
+
+def _from_files(config: HypLoraRunConfig, path: Path) -> Questions:
+    read = without_overlap(read_problems(path), ())
+    random.Random("questions").shuffle(read)
+    if config.tests:
+        tests = _tests(config, read)
+    else:
+        held_out = min(MOST_HELD_OUT, int(len(read) * HELD_OUT))
+        tests = {path.stem: read[:held_out][: config.test_size]}
+        read = read[held_out:]
+    validation = _validation_size(min(len(read), config.train_size or len(read)))
+    train = read[validation:][: config.train_size]
+    if not train or not validation or not any(tests.values()):
+        raise ValueError(
+            f"{path} has too few questions: {len(train)} are left to train on, {validation} to "
+            f"choose by and {sum(map(len, tests.values()))} to test on; give a larger file, or "
+            "--tests with files of their own"
+        )
+    words = _words([*train, *(p for problems in tests.values() for p in problems)])
+    if config.task == "commonsense" and not words:
+        raise ValueError(
+            f"the answers in {path} are not a few words to choose from; for numbers and letters "
+            "give --task arithmetic"
+        )
+    if config.task == "arithmetic" and words:
+        raise ValueError(
+            f"the answers in {path} are words ({', '.join(words[:5])}); give --task commonsense"
+        )
+    without = sum(not problem.solution for problem in train)
+    if without:
+        raise ValueError(
+            f"{without} of the questions in {path} have no solution to learn from; give a file "
+            "that has one for each"
+        )
+    return Questions(path.stem, train, read[:validation], tests, words)
+
+
+def _tests(
+    config: HypLoraRunConfig, learned: Iterable[WordProblem]
+) -> dict[str, list[WordProblem]]:
+    found: dict[str, list[WordProblem]] = {}
+    learned = list(learned)
+    for path in config.tests:
+        if path.stem in found:
+            raise ValueError(f"--tests has two files named {path.stem}; rename one")
+        problems = without_overlap(read_problems(path), learned)
+        random.Random("questions").shuffle(problems)
+        found[path.stem] = problems[: config.test_size]
+        if not problems:
+            raise ValueError(f"every question of --tests {path} is among those to train on")
+    return found
+
+
+def _validation_size(train: int) -> int:
+    return min(CHOSEN_BY, max(1, train // 10)) if train else 0
+
+
+def _words(problems: Sequence[WordProblem]) -> tuple[str, ...]:
+    """The different answers, where they are a few words; empty for numbers and letters."""
+    answers = sorted({problem.answer for problem in problems})
+    plain = all(
+        answer in LETTERS or find_answer(answer) == answer.replace(",", "") for answer in answers
+    )
+    return () if plain or len(answers) > MOST_WORDS else tuple(answers)

@@ -1,0 +1,261 @@
+"""The hyplora recipe: contestants, models and measures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
+from beltrami.recipes.hyplora.config import NAMES, TINY, TWIN, HypLoraRunConfig
+from beltrami.recipes.hyplora.methods import HYPLORA, RATE_FACTORS, FineTuned, fine_tuned
+from beltrami.recipes.hyplora.prompts import Coded, encode
+from beltrami.recipes.hyplora.questions import load_questions
+from beltrami.recipes.hyplora.scoring import (
+    Place,
+    answer_loss,
+    answers,
+    curvature_curves,
+    gain_curves,
+    kept_megabytes,
+)
+from beltrami.recipes.hyplora.training import fine_tune
+from beltrami.recipes.observer import Observer
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.seeding import seeded
+from beltrami.recipes.session import Session
+from beltrami.recipes.threads import one_thread
+
+if TYPE_CHECKING:
+    from beltrami.data.word_problems import WordProblem
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page, Table
+
+FITTED = 64  # questions that a curvature is fitted to
+GAINS = 32  # questions whose tokens' gains are shown
+MOST_STEPS = 9  # with an accuracy of their own
+_SETTINGS = (
+    "rank", "dropout", "targets", "epochs", "batch", "warm_up", "longest", "prompt",
+    "train_on_prompts", "beams", "new_tokens",
+)  # fmt: skip
+
+
+class HypLoraRecipe(Recipe[HypLoraRunConfig]):
+    """Ways to fine-tune a language model, compared by the answers it gives."""
+
+    name: ClassVar[str] = "hyplora"
+    title: ClassVar[str] = "Fine-tuning"
+    names: ClassVar[dict[str, str]] = NAMES
+    chosen_by: ClassVar[str] = "validation_loss"
+
+    def __init__(self, config: HypLoraRunConfig) -> None:
+        super().__init__(config)
+        self.questions = load_questions(config)
+        self.base: BaseModel = open_base_model(config, self.questions)
+        self._coded  # noqa: B018  too long a question shows now
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """Exact matches of all tests, of each, and by steps; losses; costs."""
+        tests = self.questions.tests
+        by_test = tuple(
+            Metric(f"accuracy {name}", f"Exact match, {name}", "share of answers", "higher")
+            for name in tests
+            if len(tests) > 1
+        )
+        by_steps = tuple(
+            Metric(f"accuracy {n} steps", f"Exact match, {n} step(s)", "share of answers", "higher")
+            for n in range(1, MOST_STEPS + 1)
+        )
+        return (
+            Metric("accuracy", "Exact match", "share of right answers", "higher"),
+            *by_test,
+            *by_steps,
+            Metric("answer_loss", "Answer loss", "of the tests' solutions, a token", "lower"),
+            Metric("validation_loss", "Validation loss", "rates were chosen by it", "lower"),
+            Metric("kept", "Kept MiB", "by a step for its backward pass", "lower", 1),
+            Metric("curvature", "Curvature", "c, mean over layers, after training", None),
+            Metric("loss", "Loss", "of the last step", None),
+        )
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        asked = self.questions
+        return {
+            "name": asked.name,
+            "task": self.config.task,
+            "model": self.base.name,
+            "train": len(asked.train),
+            "validation": len(asked.validation),
+            "tests": {name: len(problems) for name, problems in asked.tests.items()},
+            "digest": f"{asked.digest()}-{self.base.fingerprint}",
+        }
+
+    def data_facts(self) -> dict[str, Any]:
+        """Questions and the model: both decide what comes out."""
+        return self._facts
+
+    def contestants(self) -> Sequence[Contestant]:
+        """LoRA, and whoever is compared with it."""
+        config = self.config
+        common = {name: config.chosen(name) for name in _SETTINGS}
+        common = {k: list(v) if isinstance(v, tuple) else v for k, v in common.items()}
+        common |= {"micro_batch": config.micro_batch, "precision": config.precision}
+        found = []
+        for method in (TWIN, *(m for m in config.methods if m != TWIN)):
+            factor = RATE_FACTORS.get(method, 1.0)
+            rates = tuple(
+                {"learning_rate": factor * rate} for rate in config.chosen("learning_rates")
+            )
+            for name, told in self._variants(method):
+                own = config.chosen("hyplora_alpha") if method in HYPLORA else None
+                settings = {
+                    **common,
+                    "method": method,
+                    "alpha": own or config.chosen("alpha"),
+                    "hyplora": told,
+                }
+                twin = None if method == TWIN else TWIN
+                choices = ({},) if method == "base" else rates
+                found.append(Contestant(name, "", settings, twin, choices))
+        return found
+
+    def _variants(self, method: str) -> list[tuple[str, dict[str, Any]]]:
+        """Names and options of a method's contestants: one each, but a sweep for "hyplora"."""
+        if method not in HYPLORA:
+            return [(method, {})]
+        told = HYPLORA[method]
+        if method != "hyplora":
+            return [(method, {"curvature": 1.0, **told})]
+        return [
+            ("hyplora" if c == 1 else f"hyplora-c{c:g}", {"curvature": c})
+            for c in self.config.curvatures
+        ]
+
+    def prepare(self, observer: Observer, device: torch.device) -> None:
+        """Train the small language model, if it is that."""
+        self.base.prepare(observer, device)
+
+    def build(self, trial: Trial) -> nn.Module:
+        """The model with the trial's adapter."""
+        half = self._bfloat16(trial, None) and trial["method"] != "full"
+        base = self.base.load(torch.bfloat16 if half else torch.float32)
+        fitted = [one.question for one in self._coded["train"][:FITTED]]
+        with seeded(trial.seed):
+            return fine_tuned(base, {**trial.settings}, fitted)
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """Batches of questions with solutions; nothing for the model as it is."""
+        assert isinstance(model, FineTuned)
+        if trial["method"] == "base":
+            session.begin(0)
+            return
+        half = {"bfloat16": self._bfloat16(trial, session.device)}
+        told = Trial(trial.model, trial.group, trial.seed, {**trial.settings, **half}, trial.choice)
+        with self._threads(session.device):
+            fine_tune(model, self._coded["train"], self._padding, told, session)
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Generated answers, losses, memory and, for HypLoRA, gains and curvatures."""
+        assert isinstance(model, FineTuned)
+        place = Place(session.device, self._bfloat16(trial, session.device))
+        batch, asked = self.config.test_batch, self.questions
+        with self._threads(session.device):
+            said = answers(
+                model,
+                self._coded["test"],
+                self.base.tokenizer,
+                place,
+                batch=batch,
+                beams=trial["beams"],
+                new_tokens=trial["new_tokens"],
+            )
+            losses = {
+                name: answer_loss(model, self._coded[part], self._padding, place, batch=batch)
+                for name, part in (("answer_loss", "test"), ("validation_loss", "validation"))
+            }
+            curves: dict[str, list[float]] = {}
+            kept: dict[str, float] = {}
+            if trial["method"] != "base":
+                step = self._coded["train"][: trial["micro_batch"] or trial["batch"]]
+                prompts = trial["train_on_prompts"]
+                kept["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
+                kept["loss"] = session.history[-1]["loss"]
+                some = self._coded["test"][:GAINS]
+                curves = {**gain_curves(model, some, self._padding, place)}
+                curves |= curvature_curves(model)
+        right = [asked.is_right(text, p) for text, p in zip(said, asked.tested, strict=True)]
+        levels = [
+            value for name, v in curves.items() if name.startswith("curvature") for value in v
+        ]
+        mean = {"curvature": sum(levels) / len(levels)} if levels else {}
+        return Evaluation(
+            {**self._accuracies(right), **losses, **kept, **mean},
+            {**curves, "right": [float(r) for r in right]},
+            {"answers": said},
+        )
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.hyplora.report import hyplora_page
+
+        return hyplora_page(self, outcome)
+
+    def tables(self, outcome: Outcome) -> Sequence[Table]:
+        """One for all: a row a method."""
+        from beltrami.recipes.hyplora.report import methods_table
+
+        return (methods_table(outcome),)
+
+    @cached_property
+    def _coded(self) -> dict[str, list[Coded]]:
+        asked = self.questions
+        parts: dict[str, Sequence[WordProblem]] = {
+            "train": asked.train,
+            "validation": asked.validation,
+            "test": asked.tested,
+        }
+        prompt, longest = self.config.chosen("prompt"), self.config.chosen("longest")
+        return {
+            part: encode(problems, self.base.tokenizer, prompt=prompt, longest=longest)
+            for part, problems in parts.items()
+        }
+
+    @property
+    def _padding(self) -> int:
+        padding: int = self.base.tokenizer.pad_token_id
+        return padding
+
+    def _accuracies(self, right: Sequence[bool]) -> dict[str, float]:
+        found = {"accuracy": sum(right) / len(right)}
+        start = 0
+        for name, problems in self.questions.tests.items():
+            some = right[start : start + len(problems)]
+            if len(self.questions.tests) > 1:
+                found[f"accuracy {name}"] = sum(some) / len(some)
+            start += len(problems)
+        by_steps: dict[int, list[bool]] = {}
+        for ok, problem in zip(right, self.questions.tested, strict=True):
+            by_steps.setdefault(problem.steps, []).append(ok)
+        for steps, some in by_steps.items():
+            if 1 <= steps <= MOST_STEPS:
+                found[f"accuracy {steps} steps"] = sum(some) / len(some)
+        return found
+
+    def _bfloat16(self, trial: Mapping[str, Any] | Trial, device: torch.device | None) -> bool:
+        """Whether matrix products are in bfloat16; a device that is not known yet is a guess."""
+        precision = trial["precision"]
+        if precision != "auto":
+            return bool(precision == "bfloat16")
+        if device is None:
+            return self.config.device != "cpu" and torch.cuda.is_available()
+        return device.type == "cuda"
+
+    def _threads(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
+        """Small models gain nothing from several threads."""
+        small = self.base.name == TINY and device.type == "cpu"
+        return one_thread() if small else contextlib.nullcontext()

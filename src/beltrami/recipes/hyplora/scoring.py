@@ -1,0 +1,157 @@
+"""What a fine-tuned model says, what it costs, and what its gains are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.recipes.hyplora.methods import FineTuned
+from beltrami.recipes.hyplora.prompts import Coded, question_batch, training_batch
+from beltrami.recipes.hyplora.training import mixed_precision, summed_loss
+
+QUANTILES = 101  # of the gains of a kind of layer
+LOW, MIDDLE, HIGH = 0.05, 0.5, 0.95
+_BLOCK = re.compile(r"\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model computes, and how."""
+
+    device: torch.device
+    bfloat16: bool
+
+
+@torch.no_grad()
+def answers(
+    model: FineTuned,
+    coded: Sequence[Coded],
+    tokenizer: Any,
+    place: Place,
+    *,
+    batch: int,
+    beams: int,
+    new_tokens: int,
+) -> list[str]:
+    """What a model says to each question."""
+    from transformers import GenerationConfig
+
+    said = [""] * len(coded)
+    config = GenerationConfig(
+        max_new_tokens=new_tokens,
+        do_sample=False,
+        num_beams=beams,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+    )
+    model.eval()
+    # Alike in length, so that little is padded.
+    order = sorted(range(len(coded)), key=lambda i: len(coded[i].question))
+    for start in range(0, len(order), batch):
+        some = order[start : start + batch]
+        asked = question_batch([coded[i] for i in some], tokenizer.pad_token_id)
+        moved = {name: value.to(place.device) for name, value in asked.items()}
+        with mixed_precision(place.device, place.bfloat16):
+            found = model.model.generate(**moved, generation_config=config)
+        new = found[:, moved["input_ids"].shape[1] :]
+        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+        for i, text in zip(some, texts, strict=True):
+            said[i] = text
+    return said
+
+
+@torch.no_grad()
+def answer_loss(
+    model: FineTuned, coded: Sequence[Coded], padding: int, place: Place, *, batch: int
+) -> float:
+    """The mean cross-entropy of a solution's tokens."""
+    model.eval()
+    total, counted = 0.0, 0
+    for start in range(0, len(coded), batch):
+        some = coded[start : start + batch]
+        tokens = training_batch(some, padding, train_on_prompts=False)
+        with mixed_precision(place.device, place.bfloat16):
+            total += float(summed_loss(model, tokens, place.device))
+        counted += sum(len(one.solution) for one in some)
+    return total / counted
+
+
+def kept_megabytes(
+    model: FineTuned, coded: Sequence[Coded], padding: int, place: Place, *, prompts: bool
+) -> float:
+    """MiB that a step keeps for its backward pass, parameters left out."""
+    known = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return t
+
+    model.train()
+    tokens = training_batch(coded, padding, train_on_prompts=prompts)
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
+        mixed_precision(place.device, place.bfloat16),
+    ):
+        loss = summed_loss(model, tokens, place.device)
+    del loss
+    model.eval()
+    return sum(kept.values()) / 2**20
+
+
+def gain_curves(
+    model: FineTuned, coded: Sequence[Coded], padding: int, place: Place
+) -> dict[str, list[float]]:
+    """Gains by kind of layer and block, for the page; empty for models that have none.
+
+    `gain KIND` has quantiles over all blocks; `gain KIND low`, `middle` and `high` have one number
+    a block, and `gain KIND block` says which.
+    """
+    from beltrami.peft import HypLoraLayer, measure_gains
+
+    if not any(isinstance(m, HypLoraLayer) for m in model.modules()):
+        return {}
+    tokens = training_batch(coded, padding, train_on_prompts=False)
+    batch = {name: tokens[name].to(place.device) for name in ("input_ids", "attention_mask")}
+    with mixed_precision(place.device, place.bfloat16):
+        gains = measure_gains(model.model, [batch])
+    by_kind: dict[str, list[tuple[int, Tensor]]] = {}
+    for name, values in gains.items():
+        block = _BLOCK.search(name)
+        kind = name.rpartition(".")[2]
+        by_kind.setdefault(kind, []).append((int(block.group(1)) if block else 0, values))
+    curves: dict[str, list[float]] = {}
+    for kind, found in by_kind.items():
+        every = torch.cat([values for _, values in found])
+        curves[f"gain {kind}"] = _quantiles(every, torch.linspace(0, 1, QUANTILES).tolist())
+        curves[f"gain {kind} block"] = [float(block) for block, _ in found]
+        for word, share in (("low", LOW), ("middle", MIDDLE), ("high", HIGH)):
+            curves[f"gain {kind} {word}"] = [_quantiles(v, [share])[0] for _, v in found]
+    return curves
+
+
+def curvature_curves(model: FineTuned) -> dict[str, list[float]]:
+    """The curvatures of adapted layers: `curvature KIND` has one a block, of mixtures the mean."""
+    from beltrami.peft import HypLoraLayer
+
+    curves: dict[str, list[float]] = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, HypLoraLayer):
+            values = [float(torch.as_tensor(c).detach()) for c in layer.curvatures("default")]
+            kind = name.rpartition(".")[2]
+            curves.setdefault(f"curvature {kind}", []).append(sum(values) / len(values))
+    return curves
+
+
+def _quantiles(values: Tensor, shares: Sequence[float]) -> list[float]:
+    ordered = values.double().sort().values
+    places = [min(len(ordered) - 1, round(share * (len(ordered) - 1))) for share in shares]
+    return [float(ordered[place]) for place in places]

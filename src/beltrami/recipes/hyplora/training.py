@@ -1,0 +1,102 @@
+"""Fine-tuning of one model, with checkpoints of what is trained.
+
+It goes through `Session` and not `transformers.Trainer`: a run's checkpoints are single safetensors
+files, written whole, without pickle, and hold the adapter alone. Users' own trainings go through
+Trainer, and the tests of `beltrami.peft` see that they can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from beltrami.recipes.hyplora.methods import FineTuned
+from beltrami.recipes.hyplora.prompts import IGNORED, Coded, training_batch
+from beltrami.recipes.recipe import Trial
+from beltrami.recipes.seeding import mixed, seeded, shuffled
+from beltrami.recipes.session import Session
+
+CLIP = 1.0  # largest norm of a gradient
+
+
+def fine_tune(
+    model: FineTuned, coded: Sequence[Coded], padding: int, trial: Trial, session: Session
+) -> None:
+    """Train in place with AdamW; the rate rises, then falls to 0 in a straight line.
+
+    Under torchrun the processes share each batch and add up their gradients.
+
+    Args:
+        model: as `fine_tuned` gives it.
+        coded: questions with solutions.
+        padding: a token.
+        trial: with epochs, batch, micro_batch, learning_rate, warm_up, train_on_prompts, bfloat16.
+        session: of the trial.
+    """
+    batch, processes = trial["batch"], session.processes
+    steps = max(1, round(trial["epochs"] * len(coded) / batch))
+    per_epoch = math.ceil(len(coded) / batch)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=trial["learning_rate"], weight_decay=0.0)
+    model.train()
+    for step in range(session.begin(steps, model=model, optimizer=optimizer), steps):
+        for group in optimizer.param_groups:
+            group["lr"] = trial["learning_rate"] * rate_at(step, steps, trial["warm_up"])
+        epoch, place = divmod(step, per_epoch)
+        rows = shuffled(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
+        whole = [coded[i] for i in rows.tolist()]
+        counted = sum(_counted(one, trial["train_on_prompts"]) for one in whole)
+        ours = [coded[i] for i in processes.share(rows).tolist()]
+        optimizer.zero_grad()
+        total = torch.zeros((), device=session.device)
+        with seeded(mixed(trial.seed, step) + processes.rank, session.device):
+            for some in _pieces(ours, trial["micro_batch"]):
+                tokens = training_batch(some, padding, train_on_prompts=trial["train_on_prompts"])
+                with mixed_precision(session.device, trial["bfloat16"]):
+                    loss = summed_loss(model, tokens, session.device) / counted
+                loss.backward()
+                total += loss.detach()
+        processes.sum_gradients(trained)
+        torch.nn.utils.clip_grad_norm_(trained, CLIP)
+        optimizer.step()
+        session.step(step + 1, loss=processes.sum(total))
+
+
+def summed_loss(model: FineTuned, tokens: dict[str, Tensor], device: torch.device) -> Tensor:
+    """The cross-entropy of the labels, summed."""
+    moved = {name: value.to(device) for name, value in tokens.items()}
+    labels = moved.pop("labels")[:, 1:]
+    scores = model(**moved)[:, :-1]
+    counts = labels != IGNORED
+    return F.cross_entropy(scores[counts].float(), labels[counts], reduction="sum")
+
+
+def rate_at(step: int, steps: int, warm_up: int) -> float:
+    """The share of the learning rate at a step."""
+    rise = min(warm_up, steps // 2)
+    if step < rise:
+        return (step + 1) / rise
+    return (steps - step) / max(1, steps - rise)
+
+
+@contextmanager
+def mixed_precision(device: torch.device, bfloat16: bool) -> Iterator[None]:
+    """Matrix products in bfloat16 inside, if asked."""
+    with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        yield
+
+
+def _counted(one: Coded, prompts: bool) -> int:
+    """Labels that the loss counts; the first token has none before it to be told by."""
+    return len(one.solution) + (max(0, len(one.question) - 1) if prompts else 0)
+
+
+def _pieces(coded: Sequence[Coded], size: int | None) -> Iterator[Sequence[Coded]]:
+    size = size or max(1, len(coded))
+    for start in range(0, len(coded), size):
+        yield coded[start : start + size]
