@@ -56,7 +56,7 @@ def test_every_option_of_a_recipe_is_explained(
         option = "--" + field.name.replace("_", "-")
         shown = (option, f"--no-{option[2:]}")
         (at,) = [i for i, line in enumerate(lines) if line.split(" ")[0] in shown]
-        text = " ".join(lines[at : at + 2]).split("(default")[0]
+        text = " ".join(lines[at : at + 4]).split("(default")[0]  # choices may take two lines
         explanation = [w for w in text.split()[1:] if w.strip(".,;:").isalpha() and w.upper() != w]
         assert explanation, f"{option}: {text}"
 

@@ -74,6 +74,6 @@ def test_bad_requests(settings: dict, words: str) -> None:
 def test_no_number_is_larger_than_asked_for() -> None:
     for problem in generate_problems(400, seed=2, steps=(1, 3, 5), largest=30):
         numbers = [int(n) for n in re.findall(r"\d+", problem.question + problem.solution)]
-        assert 0 < min(numbers)
+        assert min(numbers) > 0
         assert max(numbers) <= 30
         assert calculated(problem.solution) == int(problem.answer)

@@ -134,14 +134,15 @@ def test_a_model_in_a_folder_and_questions_in_files(tmp_path: Path) -> None:
     tiny = prepared(SMALL).base
     assert tiny.place is not None
     gsm8k = tmp_path / "learn.jsonl"
-    lines = [
-        {"question": f"Ada has {n} eggs. Ada finds 2 eggs. How many?", "answer": f"{n} + 2 = {n + 2}\n#### {n + 2}"}
+    records = [
+        {"question": f"Ada has {n} eggs. Ada finds 2 eggs. How many?", "answer": f"#### {n + 2}"}
         for n in range(40)
-    ]  # fmt: skip
-    gsm8k.write_text("\n".join(map(json.dumps, lines)))
+    ]
+    gsm8k.write_text("\n".join(map(json.dumps, records)))
     first, second = tmp_path / "first.jsonl", tmp_path / "second.json"
-    first.write_text("\n".join(json.dumps(line) for line in [lines[0], {"question": "Ada has 3 nuts?", "answer": "#### 3"}]))  # fmt: skip
-    second.write_text(json.dumps([{"original_text": "Ben has 5 toys?", "ans": "5", "equation": "x=5"}]))  # fmt: skip
+    tested = [records[0], {"question": "Ada has 3 nuts?", "answer": "#### 3"}]
+    first.write_text("\n".join(map(json.dumps, tested)))
+    second.write_text(json.dumps([{"original_text": "Ben has 5 toys?", "ans": "5"}]))
     config = dataclasses.replace(
         SMALL,
         model=tiny.place,
@@ -180,7 +181,8 @@ def test_processes_share_a_run(tmp_path: Path) -> None:
     arguments = [
         "--methods", "hyplora", "--rank", "2", "--epochs", "0.5", "--batch", "8",
         "--learning-rates", "0.01", "--train-size", "40", "--test-size", "4", "--new-tokens", "8",
-        "--pretraining-steps", "2", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "run"),
+        "--pretraining-steps", "2", "--seeds", "1", "--device", "cpu",
+        "--out", str(tmp_path / "run"),
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",

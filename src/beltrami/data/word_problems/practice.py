@@ -1,32 +1,40 @@
 """Text that a small model learns numbers and words from before it is given problems.
 
-Sums on their own, and stories of one or two events with the sums behind them. Nothing ends with a
-question or with the sign of an answer, every number matters, and no story has three events: that is
-left to learn.
+A text is a page: its number behind the sign that answers will have, then sums, or stories of one or
+two events with their sums behind them, or problems without an answer. So every word is known, but
+not what to do with a question, with numbers that do not matter, or with three events.
 """
 
 from __future__ import annotations
 
 import random
 
+from beltrami.data.word_problems.answers import MARK
 from beltrami.data.word_problems.generate import LARGEST, make_problem
 
-SUMS = 9  # in a text of them
-STORIES = {1: 2, 2: 1}  # by events, in a text of them
-SHARE_OF_SUMS = 0.4
+SUMS = 8  # on a page of them
+STORIES = {1: 2, 2: 1}  # by events, on a page of them
+ASKED_EVENTS, ASKED_DISTRACTORS = (1, 2, 3), (0, 1)
+SHARES = {"sums": 0.35, "stories": 0.45, "questions": 0.2}
 
 
 def practice_text(draws: random.Random, *, largest: int = LARGEST) -> str:
-    """One text, drawn.
+    """One page, drawn.
 
     Args:
         draws: where from.
         largest: number in it.
     """
-    if draws.random() < SHARE_OF_SUMS:
-        return "".join(f"{_sum(draws, largest)}\n" for _ in range(SUMS))
-    events = draws.choice(list(STORIES))
-    return "".join(_story(draws, events, largest) for _ in range(STORIES[events]))
+    (kind,) = draws.choices(list(SHARES), list(SHARES.values()))
+    if kind == "sums":
+        body = "".join(f"{_sum(draws, largest)}\n" for _ in range(SUMS))
+    elif kind == "stories":
+        events = draws.choice(list(STORIES))
+        body = "".join(_story(draws, events, largest) for _ in range(STORIES[events]))
+    else:
+        events, aside = draws.choice(ASKED_EVENTS), draws.choice(ASKED_DISTRACTORS)
+        body = f"{make_problem(draws, events, aside, largest).question}\n"
+    return f"{MARK} {draws.randint(1, largest)}\n{body}"
 
 
 def _sum(draws: random.Random, largest: int) -> str:

@@ -22,6 +22,7 @@ from beltrami.recipes.hyplora.tiny_model import (
     make_tokenizer,
     publish,
     tiny_digest,
+    tiny_shape,
 )
 from beltrami.recipes.observer import Observer
 
@@ -57,6 +58,19 @@ class BaseModel:
             assert self.tiny is not None
             config, corpus = self.tiny
             self.place = str(make_tiny_model(config, corpus, observer, device))
+
+    def skeleton(self) -> PreTrainedModel:
+        """The model without its weights: what layers it has."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        if self.tiny is not None:
+            shape: Any = tiny_shape(self.tiny[0], self.tokenizer)
+        else:
+            assert self.place is not None
+            shape = AutoConfig.from_pretrained(self.place)
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(shape)
+        return model
 
     def load(self, dtype: torch.dtype) -> PreTrainedModel:
         """The model, anew from its files."""

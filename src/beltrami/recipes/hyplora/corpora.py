@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from beltrami.data.hierarchy import Hierarchy
-from beltrami.data.taxonomy_questions import NO, YES, taxonomy_facts
+from beltrami.data.taxonomy_questions import NO, YES, plain_name, taxonomy_facts
 from beltrami.data.word_problems import generate_problems, practice_text
 from beltrami.data.word_problems.answers import MARK
 
-FACTS = 6  # sentences in a text about a taxonomy
+FACTS = 6  # sentences on a page about a taxonomy
+OPEN = 0.2  # share of pages with a question
 SAMPLES = 3_000  # problems whose words are taken for all there are
 
 
@@ -34,7 +35,7 @@ class Corpus:
 
 
 def arithmetic_corpus(largest: int) -> Corpus:
-    """Sums, and stories of one or two events, with numbers up to `largest`."""
+    """Pages of sums, worked stories and open questions, with numbers up to `largest`."""
     problems = generate_problems(SAMPLES, steps=(1, 2, 3), distractors=(0, 1))
     sample = tuple(f"{p.question}\n{p.solution}\n" for p in problems)
 
@@ -45,13 +46,19 @@ def arithmetic_corpus(largest: int) -> Corpus:
 
 
 def taxonomy_corpus(hierarchy: Hierarchy) -> Corpus:
-    """The edges of a taxonomy, a sentence each."""
+    """Pages of a taxonomy's edges, a sentence each, and of open questions."""
     facts = tuple(f"{fact}\n" for fact in taxonomy_facts(hierarchy))
+    names = [plain_name(label) for label in hierarchy.labels]
+    answers = (f"{MARK} {YES}\n", f"{MARK} {NO}\n")
 
     def text(draws: random.Random) -> str:
-        return "".join(draws.choice(facts) for _ in range(FACTS))
+        body = "".join(draws.choice(facts) for _ in range(FACTS))
+        if draws.random() < OPEN:
+            body = f"Is {draws.choice(names)} a kind of {draws.choice(names)}?\n"
+        return f"{draws.choice(answers)}{body}"  # the words of answers, before anything is asked
 
-    return Corpus("taxonomy", text, (*facts, f"Is a?\n{MARK} {YES} {NO}\n"), _digest(facts))
+    sample = (*facts, *answers, *(f"Is {name} a kind of {name}?\n" for name in names))
+    return Corpus("taxonomy", text, sample, _digest(sample))
 
 
 def _digest(texts: Iterable[str]) -> str:

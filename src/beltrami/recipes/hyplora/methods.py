@@ -79,7 +79,6 @@ def fine_tuned(
     """
     method, rank, alpha = settings["method"], settings["rank"], settings["alpha"]
     targets = list(settings["targets"])
-    target_names(base, targets)  # a word about the user's --targets, before PEFT's own
     base.requires_grad_(method == "full")
     if method in ("base", "full"):
         return FineTuned(base)

@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
     "warm_up": 40,
     "longest": 256,
     "prompt": "auto",
-    "train_on_prompts": False,
+    "loss_on": "solution",
     "beams": 1,
     "new_tokens": 96,
 }
@@ -49,7 +49,7 @@ PAPER: dict[str, Any] = {
     "learning_rates": (3e-4,),
     "warm_up": 100,
     "prompt": "instruction",
-    "train_on_prompts": True,
+    "loss_on": "whole",
     "beams": 4,
     "new_tokens": 512,
 }

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
+from beltrami.recipes.hyplora.bottleneck import target_names
 from beltrami.recipes.hyplora.config import NAMES, TINY, TWIN, HypLoraRunConfig
 from beltrami.recipes.hyplora.methods import HYPLORA, RATE_FACTORS, FineTuned, fine_tuned
 from beltrami.recipes.hyplora.prompts import Coded, encode
@@ -40,7 +41,7 @@ GAINS = 32  # questions whose tokens' gains are shown
 MOST_STEPS = 9  # with an accuracy of their own
 _SETTINGS = (
     "rank", "dropout", "targets", "epochs", "batch", "warm_up", "longest", "prompt",
-    "train_on_prompts", "beams", "new_tokens",
+    "loss_on", "beams", "new_tokens",
 )  # fmt: skip
 
 
@@ -57,6 +58,9 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         self.questions = load_questions(config)
         self.base: BaseModel = open_base_model(config, self.questions)
         self._coded  # noqa: B018  too long a question shows now
+        target_names(
+            self.base.skeleton(), config.chosen("targets")
+        )  # and layers that are not there
 
     @property
     def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
@@ -182,7 +186,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             kept: dict[str, float] = {}
             if trial["method"] != "base":
                 step = self._coded["train"][: trial["micro_batch"] or trial["batch"]]
-                prompts = trial["train_on_prompts"]
+                prompts = trial["loss_on"] == "whole"
                 kept["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
                 kept["loss"] = session.history[-1]["loss"]
                 some = self._coded["test"][:GAINS]

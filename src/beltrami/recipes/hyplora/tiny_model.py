@@ -31,7 +31,7 @@ from beltrami.recipes.seeding import seeded
 from beltrami.recipes.threads import one_thread
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 METHOD = 1  # raised when other weights come out, so that older ones are not reused
 WORDS = r" ?[A-Za-z]+|[0-9]| ?[^A-Za-z0-9\s]|\s"
@@ -50,7 +50,7 @@ class TinyConfig:
     layers: int = 3
     heads: int = 4
     batch: int = 48
-    tokens: int = 72
+    tokens: int = 80
     rate: float = 3e-3
     weight_decay: float = 0.05
 
@@ -129,16 +129,11 @@ def publish(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
         raise
 
 
-def _pretrain(
-    config: TinyConfig,
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerFast,
-    observer: Observer,
-    device: torch.device,
-) -> PreTrainedModel:
-    from transformers import LlamaConfig, LlamaForCausalLM
+def tiny_shape(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:
+    """The model's config in transformers' words."""
+    from transformers import LlamaConfig
 
-    shape = LlamaConfig(
+    return LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=config.width,
         intermediate_size=8 * config.width // 3,
@@ -150,8 +145,19 @@ def _pretrain(
         pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=True,
     )
+
+
+def _pretrain(
+    config: TinyConfig,
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerFast,
+    observer: Observer,
+    device: torch.device,
+) -> PreTrainedModel:
+    from transformers import LlamaForCausalLM
+
     with seeded(0):
-        model: Any = LlamaForCausalLM(shape)
+        model: Any = LlamaForCausalLM(tiny_shape(config, tokenizer))
     model.to(device).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
@@ -187,7 +193,7 @@ def _texts(
 ) -> Tensor:
     """The batch of a step, (batch, tokens)."""
     draws = random.Random(f"{corpus.name} {step}")
-    texts = [corpus.text(draws) for _ in range(config.batch)]
+    texts = [f"{corpus.text(draws)}{tokenizer.eos_token}" for _ in range(config.batch)]
     coded = tokenizer(
         texts, truncation=True, max_length=config.tokens, padding=True, return_tensors="pt"
     )

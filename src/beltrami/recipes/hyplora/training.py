@@ -35,10 +35,11 @@ def fine_tune(
         model: as `fine_tuned` gives it.
         coded: questions with solutions.
         padding: a token.
-        trial: with epochs, batch, micro_batch, learning_rate, warm_up, train_on_prompts, bfloat16.
+        trial: with epochs, batch, micro_batch, learning_rate, warm_up, loss_on, bfloat16.
         session: of the trial.
     """
     batch, processes = trial["batch"], session.processes
+    prompts = trial["loss_on"] == "whole"
     steps = max(1, round(trial["epochs"] * len(coded) / batch))
     per_epoch = math.ceil(len(coded) / batch)
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -50,13 +51,13 @@ def fine_tune(
         epoch, place = divmod(step, per_epoch)
         rows = shuffled(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
         whole = [coded[i] for i in rows.tolist()]
-        counted = sum(_counted(one, trial["train_on_prompts"]) for one in whole)
+        counted = sum(_counted(one, prompts) for one in whole)
         ours = [coded[i] for i in processes.share(rows).tolist()]
         optimizer.zero_grad()
         total = torch.zeros((), device=session.device)
         with seeded(mixed(trial.seed, step) + processes.rank, session.device):
             for some in _pieces(ours, trial["micro_batch"]):
-                tokens = training_batch(some, padding, train_on_prompts=trial["train_on_prompts"])
+                tokens = training_batch(some, padding, train_on_prompts=prompts)
                 with mixed_precision(session.device, trial["bfloat16"]):
                     loss = summed_loss(model, tokens, session.device) / counted
                 loss.backward()

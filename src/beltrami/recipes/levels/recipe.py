@@ -86,7 +86,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         return self._facts
 
     @cached_property
-    def tables(self) -> ClassTables | None:
+    def tree_tables(self) -> ClassTables | None:
         """For errors in the tree; None for a forest, and for more classes than tables can hold."""
         classes = torch.cat(self.samples.labels.classes).unique()
         whole = len(self.samples.hierarchy.roots) == 1 and len(classes) <= MOST_CLASSES
@@ -175,7 +175,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
 
         The level is taken from the leaf, not from the prediction, which has no depth of its own.
         """
-        if self.tables is None:
+        if self.tree_tables is None:
             return {}
         known = targets >= 0
         lowest = known.shape[1] - 1 - known.flip(1).int().argmax(1)  # the last level with a class
@@ -189,6 +189,6 @@ class LevelsRecipe(Recipe[LevelsConfig]):
             )
             for labels in (predicted[rows, lowest], targets[rows, lowest])
         ]
-        found, right = (torch.searchsorted(self.tables.classes, n) for n in nodes)
-        errors = tree_errors(self.tables, found, right)
+        found, right = (torch.searchsorted(self.tree_tables.classes, n) for n in nodes)
+        errors = tree_errors(self.tree_tables, found, right)
         return {"tie": errors.tie, "lca_height": errors.lca_height, "jaccard": errors.jaccard}

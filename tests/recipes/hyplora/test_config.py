@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from beltrami.cli import main
+from beltrami.recipes.hyplora.config import NAMES, HypLoraRunConfig, Method
+from beltrami.recipes.hyplora.methods import HYPLORA
+from beltrami.recipes.hyplora.presets import PRESETS, SMALL
+
+
+def test_every_method_has_a_name_and_every_preset_every_option() -> None:
+    assert set(NAMES) == set(get_args(Method))
+    assert set(HYPLORA) == {m for m in NAMES if m.startswith("hyplora")}
+    options = {f.name for f in dataclasses.fields(HypLoraRunConfig)}
+    assert set(SMALL) <= options
+    assert all(set(preset) == set(SMALL) for preset in PRESETS.values())
+
+
+def test_an_option_goes_before_its_preset() -> None:
+    config = HypLoraRunConfig(preset="paper-math", rank=4)
+    assert config.chosen("rank") == 4
+    assert config.chosen("alpha") == 64
+    assert config.chosen("targets") == ("q_proj", "k_proj", "v_proj", "up_proj", "down_proj")
+    assert HypLoraRunConfig().chosen("rank") == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 0}, "--rank must be at least 1, got 0"),
+        ({"alpha": -1.0}, "--alpha must be a positive number"),
+        ({"dropout": 1.0}, "--dropout must be at least 0 and below 1"),
+        ({"epochs": 0.0}, "--epochs must be a positive number"),
+        ({"curvatures": (1.0, 0.0)}, "--curvatures must be positive"),
+        ({"curvatures": (1.0, 1.0)}, "--curvatures names one twice"),
+        ({"methods": ("lora", "lora")}, "--methods names one twice"),
+        ({"methods": ()}, "--methods and --targets need"),
+        ({"learning_rates": (0.0,)}, "--learning-rates must be positive"),
+        ({"warm_up": -1}, "--warm-up must not be negative"),
+        ({"model": ""}, "--model is empty"),
+        ({"task": "commonsense"}, "has no data of its own"),
+        ({"task": "commonsense", "data": "x.json"}, "needs a model that knows words"),
+        ({"data": "x.json"}, "knows no words but those of generated"),
+        ({"task": "taxonomy", "tests": (Path("x"),)}, "--task taxonomy makes its own"),
+        ({"data": "x.json", "model": "m", "largest": 50}, "--largest is about generated"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HypLoraRunConfig(**options).check()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--methods", "hiplora"], ["hiplora"]),
+        (["--targets", "nothing"], ["--targets nothing", "down_proj"]),
+        (["--largest", "3"], ["largest must be at least 20, got 3"]),
+        (["--steps", "0"], ["steps must be numbers of at least 1"]),
+        (["--model", "missing/folder/here"], ["missing/folder/here"]),
+        (["--model", "smollm2", "--data", "missing.json"], ["missing.json"]),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(
+    arguments: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("BELTRAMI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = tmp_path / "run"
+    common = ["--pretraining-steps", "1", "--train-size", "20", "--test-size", "2", "--seeds", "1"]
+    assert main(["run", "hyplora", *common, "--out", str(out), *arguments]) == 2
+    said = capsys.readouterr().err
+    for word in words:
+        assert word in said.replace("\n", " ")
+    assert "Traceback" not in said
+    assert not (out / "metrics.json").exists()
+
+
+def test_a_folder_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hyplora", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert "has no config.json" in capsys.readouterr().err
