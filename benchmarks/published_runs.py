@@ -25,6 +25,7 @@ from benchmarks.command import execute
 FOLDER = machine.ROOT / "benchmarks/results/runs"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
 PART = "published runs"
+MOST_NAMED = 4  # models in the name of a run
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def keep(run: Path, commit: str, folder: Path | None = None) -> Path:
     document["commit"] = commit
     document["command"] = without_paths(document["command"], document["data"]["name"])
     document["settings"]["data"] = document["data"]["name"]
-    name = f"{document['recipe']}-{document['data']['name']}-{'-'.join(_models(document))}"
+    if "tests" in document["settings"]:
+        document["settings"]["tests"] = list(document["data"]["tests"])
+    name = f"{document['recipe']}-{document['data']['name']}-{'-'.join(_shown_models(document))}"
     folder = folder or FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}.json"
@@ -93,9 +96,16 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def without_paths(command: str, data: str) -> str:
-    """A command to be typed anywhere: without --out, and with the data's name."""
-    words = [w for w in shlex.split(command) if not w.startswith("--out=")]
-    return shlex.join(f"--data={data}" if w.startswith("--data=") else w for w in words)
+    """A command to be typed anywhere: without --out, with the data's name and files' own names."""
+    words = []
+    for word in shlex.split(command):
+        if word.startswith("--out="):
+            continue
+        option, sign, value = word.rpartition("=")
+        if value.startswith(("/", ".", "~")):
+            value = Path(value).name
+        words.append(f"--data={data}" if option == "--data" else f"{option}{sign}{value}")
+    return shlex.join(words)
 
 
 def page(documents: list[dict[str, Any]]) -> str:
@@ -107,22 +117,27 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     data, where = document["data"], document["environment"]
     hardware = where.get("hardware", where["device"])
     seeds = document["settings"]["seeds"]
-    yield f"### {data['name']}: {', '.join(_models(document))}"
+    yield f"### {data['name']}: {', '.join(_shown_models(document))}"
     yield ""
     times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
     yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
     yield f"{where['torch']}. {times}."
     yield ""
-    metrics = document["metrics"]
-    yield "| " + " | ".join(["who", *(m["title"] for m in metrics), "seconds of training"]) + " |"
-    yield "|---" * (len(metrics) + 2) + "|"
-    for line in document["summary"]:
+    lines = document["summary"]
+    metrics = [m for m in document["metrics"] if any(m["key"] in line["metrics"] for line in lines)]
+    first = metrics[0]
+    titles = [first["title"], f"{first['title']} − twin's", *(m["title"] for m in metrics[1:])]
+    yield "| " + " | ".join(["who", *titles, "seconds of training"]) + " |"
+    yield "|---" * (len(metrics) + 3) + "|"
+    for line in lines:
         cells = [_value(line["metrics"].get(m["key"]), m["digits"]) for m in metrics]
+        cells.insert(1, _difference(line["metrics"].get(first["key"]), first["digits"]))
         yield "| " + " | ".join([_who(line), *cells, _seconds(document, line)]) + " |"
     for known in PUBLISHED:
         if (known.recipe, known.data) == (document["recipe"], data["name"]):
             values = [known.values.get(m["key"]) for m in metrics]
             cells = ["" if value is None else f"{value:g}" for value in values]
+            cells.insert(1, "")
             yield "| " + " | ".join([f"published: {known.who}", *cells, ""]) + " |"
     yield ""
 
@@ -131,8 +146,14 @@ def _models(document: dict[str, Any]) -> list[str]:
     return [line["model"] for line in document["summary"] if line["twin"] is not None]
 
 
+def _shown_models(document: dict[str, Any]) -> list[str]:
+    """Enough of them to name a run by."""
+    every = _models(document)
+    return every if len(every) <= MOST_NAMED else [*every[:MOST_NAMED], f"{len(every)} in all"]
+
+
 def _who(line: dict[str, Any]) -> str:
-    return f"{line['model']}, {line['group']}"
+    return ", ".join(filter(None, [line["model"], line["group"]]))
 
 
 def _value(found: dict[str, Any] | None, digits: int) -> str:
@@ -140,6 +161,14 @@ def _value(found: dict[str, Any] | None, digits: int) -> str:
     if value is None or value["mean"] is None:
         return ""
     return Interval(**value).format(digits)
+
+
+def _difference(found: dict[str, Any] | None, digits: int) -> str:
+    gap = None if found is None else found["difference"]
+    if gap is None or gap["mean"] is None:
+        return ""
+    said = Interval(**gap).format(digits)
+    return f"{said} ({found['verdict']})" if found and found["verdict"] else said
 
 
 def _seconds(document: dict[str, Any], line: dict[str, Any]) -> str:

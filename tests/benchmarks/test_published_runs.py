@@ -27,12 +27,16 @@ def document(seeds: int = 2) -> dict[str, Any]:
         }
 
     def line(model: str, twin: str | None, found: float, half: float | None) -> dict[str, Any]:
+        metrics = {"map": value(found, half), "mean_rank": value(10 * found, half)}
+        if twin:
+            gap = {"mean": found - 0.1, "half_width": half}
+            metrics["map"] |= {"difference": gap, "verdict": "better" if half else ""}
         return {
             "model": model,
             "group": "10 dimensions",
             "twin": twin,
             "choice": {"learning_rate": 0.2},
-            "metrics": {"map": value(found, half), "mean_rank": value(10 * found, half)},
+            "metrics": metrics,
         }
 
     half = 0.01 if seeds > 1 else None
@@ -46,6 +50,7 @@ def document(seeds: int = 2) -> dict[str, Any]:
         "metrics": [
             {"key": "map", "title": "MAP", "better": "higher", "digits": 3},
             {"key": "mean_rank", "title": "Mean rank", "better": "lower", "digits": 2},
+            {"key": "unseen", "title": "Not measured", "better": None, "digits": 2},
         ],
         "summary": [
             line("lorentz", "euclidean", 0.9, half),
@@ -76,13 +81,12 @@ def test_a_run_is_kept_without_paths(tmp_path: Path) -> None:
 def test_the_page_has_the_twin_and_what_was_published() -> None:
     text = page([document() | {"commit": "abc1234"}])
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert rows[0] == "| who | MAP | Mean rank | seconds of training |"
-    assert rows[2] == "| lorentz, 10 dimensions | 0.900 ± 0.010 | 9.00 ± 0.01 | 210 |"
-    assert rows[3] == "| euclidean, 10 dimensions | 0.100 ± 0.010 | 1.00 ± 0.01 | 100 |"
-    assert [row.split(" | ")[1:] for row in rows[4:]] == [
-        ["0.851", "4.02", " |"],
-        ["0.928", "2.95", " |"],
-    ]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert cells[0] == ["who", "MAP", "MAP − twin's", "Mean rank", "seconds of training"]
+    gap = "0.800 ± 0.010 (better)"
+    assert cells[2] == ["lorentz, 10 dimensions", "0.900 ± 0.010", gap, "9.00 ± 0.01", "210"]
+    assert cells[3] == ["euclidean, 10 dimensions", "0.100 ± 0.010", "", "1.00 ± 0.01", "100"]
+    assert [row[1:] for row in cells[4:]] == [["0.851", "", "4.02", ""], ["0.928", "", "2.95", ""]]
     assert "NVIDIA H200" in text
     assert "abc1234" in text
 
@@ -96,6 +100,9 @@ def test_one_seed_has_no_interval() -> None:
 def test_a_command_without_paths() -> None:
     command = "beltrami run x '--out=a b' '--data=c d' --models lorentz"
     assert without_paths(command, "e") == "beltrami run x --data=e --models lorentz"
+    command = "beltrami run x --model=/home/me/llama --tests ../a.json b/c.json --rate=0.1"
+    expected = "beltrami run x --model=llama --tests a.json b/c.json --rate=0.1"
+    assert without_paths(command, "e") == expected
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "beltrami.run/2"}'])

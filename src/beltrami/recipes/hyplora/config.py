@@ -178,7 +178,7 @@ class HypLoraRunConfig(RunConfig):
     largest: int = LARGEST_TINY
     """Number in generated problems."""
 
-    pretraining_steps: int = 1500
+    pretraining_steps: int = 2000
     """Steps of the training of "tiny", before anything else."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
