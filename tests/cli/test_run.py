@@ -247,7 +247,7 @@ def test_a_killed_hierarchy_resumes_to_the_same_numbers(
     tree.write_text(TREE)
     out = tmp_path / "out"
     arguments = ["run", "hierarchy", "--data", str(tree), "--models", "poincare", "--dims", "2"]
-    arguments += ["--epochs", "60", "--batch", "3", "--pool", "4", "--learning-rates", "0.3"]
+    arguments += ["--epochs", "150", "--batch", "3", "--pool", "4", "--learning-rates", "0.3"]
     arguments += ["--seeds", "2", "--device", "cpu"]
     resumed = [*arguments, "--out", str(out), "--resume"]
 
