@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -445,15 +445,23 @@ def train(trainer: RiemannianTrainer, options: Options) -> int:
     loss = trainer.evaluate()["eval_loss"]
     if main:
         say(f"loss on unseen bytes {loss:.4f}; wrote {path}")
-    leave()
     return 0
 
 
-def leave() -> None:
-    """End the group of processes: threads of gloo alive at exit abort the process, now and then."""
-    if dist.is_initialized():
-        dist.barrier()
+def leave(code: int) -> NoReturn:
+    """End this process, and the group where all has gone well.
+
+    Without a look back: DDP keeps threads of the group, and one that outlives the interpreter aborts
+    the process now and then, after all is written.
+    """
+    if dist.is_initialized() and code == 0:
+        dist.barrier()  # nobody leaves while another still talks to it
         dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if "WORLD_SIZE" in os.environ:
+        os._exit(code)
+    sys.exit(code)
 
 
 def interrupted(options: Options) -> int:
@@ -496,4 +504,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -167,9 +169,38 @@ def with_fsdp2(settings: dict) -> dict[str, Tensor]:
     return {n: p.full_tensor() for n, p in trained(model).items()}
 
 
+def with_zero3(settings: dict) -> dict[str, Tensor]:
+    os.environ["DS_ACCELERATOR"] = "cpu"  # before the import, which looks for GPUs
+    import deepspeed
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    deepspeed.init_distributed("gloo")
+    model = adapted(**settings)
+    told = {
+        "train_micro_batch_size_per_gpu": 2,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        # Every parameter in parts, however small.
+        "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
+    }
+    optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimiser, config=told)
+    ids = tiny.tokens(4).chunk(2)[dist.get_rank()]
+    for _ in range(2):
+        engine.backward(engine(input_ids=ids, labels=ids).loss)
+        engine.step()
+    named = engine.module.named_parameters()
+    return {n: safe_get_full_fp32_param(p).clone() for n, p in named if p.requires_grad}
+
+
+DEEPSPEED = pytest.mark.skipif(
+    find_spec("deepspeed") is None, reason="needs DeepSpeed: pip install deepspeed"
+)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
-@pytest.mark.parametrize("work", [with_ddp, with_fsdp2])
+@pytest.mark.parametrize("work", [with_ddp, with_fsdp2, pytest.param(with_zero3, marks=DEEPSPEED)])
 @pytest.mark.parametrize(
     "settings",
     [{"learn_curvature": "layer"}, {"curvature": [0.1, 1.0], "learn_curvature": "module"}],
