@@ -451,8 +451,8 @@ def train(trainer: RiemannianTrainer, options: Options) -> int:
 def leave(code: int) -> NoReturn:
     """End this process, and the group where all has gone well.
 
-    Without a look back: DDP keeps threads of the group, and one that outlives the interpreter aborts
-    the process now and then, after all is written.
+    Without a look back: DDP keeps threads of the group, and one that outlives the interpreter now
+    and then aborts the process, after all is written.
     """
     if dist.is_initialized() and code == 0:
         dist.barrier()  # nobody leaves while another still talks to it

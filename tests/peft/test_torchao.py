@@ -1,4 +1,4 @@
-"""Models that transformers has quantised by torchao, which is not among the packages of the tests."""
+"""Models that transformers has quantised by torchao, which the tests do not install."""
 
 from __future__ import annotations
 
