@@ -77,9 +77,13 @@ def keep(run: Path, commit: str, folder: Path | None = None) -> Path:
     document["commit"] = commit
     document["command"] = without_paths(document["command"], document["data"]["name"])
     document["settings"]["data"] = document["data"]["name"]
-    if "tests" in document["settings"]:
-        document["settings"]["tests"] = list(document["data"]["tests"])
-    name = f"{document['recipe']}-{document['data']['name']}-{'-'.join(_shown_models(document))}"
+    for key in ("model", "tests"):
+        if key in document["settings"]:
+            named = document["data"][key]
+            document["settings"][key] = named if isinstance(named, str) else list(named)
+    base = [document["data"]["model"]] if "model" in document["data"] else []
+    words = [document["recipe"], *base, document["data"]["name"], *_shown_models(document)]
+    name = "-".join(words)
     folder = folder or FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}.json"
@@ -96,15 +100,16 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def without_paths(command: str, data: str) -> str:
-    """A command to be typed anywhere: without --out, with the data's name and files' own names."""
+    """A command to be typed anywhere: without --out, with the data's name or files' own names."""
     words = []
     for word in shlex.split(command):
         if word.startswith("--out="):
             continue
-        option, sign, value = word.rpartition("=")
+        option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if value.startswith(("/", ".", "~")):
             value = Path(value).name
-        words.append(f"--data={data}" if option == "--data" else f"{option}{sign}{value}")
+        own = option == "--data" and not value.endswith((".json", ".jsonl"))
+        words.append(f"--data={data}" if own else f"{option}{sign}{value}")
     return shlex.join(words)
 
 

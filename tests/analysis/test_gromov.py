@@ -68,6 +68,8 @@ def test_curvatures() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"\(n, n\)"):
         relative_delta(torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="finite"):
+        relative_delta(torch.full((3, 3), math.nan))
     with pytest.raises(ValueError, match="base"):
         relative_delta(torch.zeros(3, 3), base=3)
     with pytest.raises(ValueError, match="negative"):

@@ -28,6 +28,8 @@ def relative_delta(distances: Tensor, *, base: int = 0) -> float:
     if not -n <= base < n:
         raise ValueError(f"base must be one of {n} points, got {base}")
     d = distances.double()
+    if not bool(torch.isfinite(d).all()):
+        raise ValueError("distances must be finite")
     diameter = float(d.max()) if n else 0.0
     if not diameter > 0:
         return 0.0

@@ -65,11 +65,12 @@ def _record(
 ) -> None:
     u, n2, curvatures, *rest = args
     time_in = rest[0] if rest else kwargs.get("time_in")
-    z, weight = up.adapter_map.coefficients(
-        u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
-    )
-    before = squared_norms(wide(u), gram_matrix(up.weight)).squeeze(-1)
-    after = squared_norms(wide(z), gram_matrix(weight)).squeeze(-1)
+    with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
+        z, weight = up.adapter_map.coefficients(
+            u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
+        )
+        before = squared_norms(wide(u), gram_matrix(up.weight)).squeeze(-1)
+        after = squared_norms(wide(z), gram_matrix(weight)).squeeze(-1)
     counts = before > 0
     tokens = mask["now"]
     if tokens is not None and tokens.shape == counts.shape:

@@ -10,7 +10,16 @@ from typing import Any, ClassVar, Literal
 
 RUNS = Path("runs")
 # What does not change the numbers.
-PRESENTATION = ("out", "resume", "fresh", "device", "checkpoint_seconds", "json")
+PRESENTATION = (
+    "out",
+    "resume",
+    "fresh",
+    "device",
+    "checkpoint_seconds",
+    "json",
+    "micro_batch",
+    "test_batch",
+)
 IN_DIGEST = ("data", "root", "model", "tests")  # what the data's digest says better
 
 

@@ -9,15 +9,15 @@ import pytest
 from beltrami.cli import main
 from beltrami.recipes.hyplora.config import NAMES, HypLoraRunConfig, Method
 from beltrami.recipes.hyplora.methods import HYPLORA
-from beltrami.recipes.hyplora.presets import PRESETS, SMALL
+from beltrami.recipes.hyplora.presets import PRESETS, TINY
 
 
 def test_every_method_has_a_name_and_every_preset_every_option() -> None:
     assert set(NAMES) == set(get_args(Method))
     assert set(HYPLORA) == {m for m in NAMES if m.startswith("hyplora")}
     options = {f.name for f in dataclasses.fields(HypLoraRunConfig)}
-    assert set(SMALL) <= options
-    assert all(set(preset) == set(SMALL) for preset in PRESETS.values())
+    assert set(TINY) <= options
+    assert all(set(preset) == set(TINY) for preset in PRESETS.values())
 
 
 def test_an_option_goes_before_its_preset() -> None:
@@ -25,7 +25,8 @@ def test_an_option_goes_before_its_preset() -> None:
     assert config.chosen("rank") == 4
     assert config.chosen("alpha") == 64
     assert config.chosen("targets") == ("q_proj", "k_proj", "v_proj", "up_proj", "down_proj")
-    assert HypLoraRunConfig().chosen("rank") == 8
+    assert HypLoraRunConfig().chosen("new_tokens") == 96
+    assert HypLoraRunConfig(model="smollm2").chosen("new_tokens") == 400
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,18 @@ def test_an_option_goes_before_its_preset() -> None:
         ({"task": "commonsense"}, "has no data of its own"),
         ({"task": "commonsense", "data": "x.json"}, "needs a model that knows words"),
         ({"data": "x.json"}, "knows no words but those of generated"),
-        ({"task": "taxonomy", "tests": (Path("x"),)}, "--task taxonomy makes its own"),
+        (
+            {"task": "taxonomy", "tests": (Path("x"),), "model": "m"},
+            "--task taxonomy makes its own",
+        ),
         ({"data": "x.json", "model": "m", "largest": 50}, "--largest is about generated"),
+        ({"task": "taxonomy", "distractors": (3,)}, "--distractors is about generated"),
+        ({"task": "commonsense", "data": "x", "model": "m", "steps": (1,)}, "--steps is about"),
+        ({"task": "commonsense", "data": "generated", "model": "m"}, "no generated data"),
+        ({"tests": (Path("x.json"),)}, "for --tests x.json give --model"),
+        ({"preset": "paper-math", "model": "tiny"}, "no words of --prompt instruction"),
+        ({"model": "m", "pretraining_steps": 5}, "--pretraining-steps is about the model made"),
+        ({"methods": ("dora",), "curvatures": (2.0,)}, "--curvatures is for the method hyplora"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
@@ -75,7 +86,7 @@ def test_the_command_line_says_what_is_wrong(
     monkeypatch.setenv("BELTRAMI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     out = tmp_path / "run"
-    common = ["--pretraining-steps", "1", "--train-size", "20", "--test-size", "2", "--seeds", "1"]
+    common = ["--train-size", "20", "--test-size", "2", "--seeds", "1"]
     assert main(["run", "hyplora", *common, "--out", str(out), *arguments]) == 2
     said = capsys.readouterr().err
     for word in words:

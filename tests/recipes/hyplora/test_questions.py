@@ -34,6 +34,7 @@ def test_words_letters_and_numbers(tmp_path: Path) -> None:
         "words": write(tmp_path / "words.json", ["true", "false"] * 20),
         "letters": write(tmp_path / "letters.json", list("ABCDE") * 8),
         "numbers": write(tmp_path / "numbers.json", [str(n) for n in range(40)]),
+        "many": write(tmp_path / "many.json", [str(n) for n in range(60)]),
     }
     config = dataclasses.replace(SMALL, model="somewhere", train_size=None)
     words = load_questions(
@@ -49,8 +50,8 @@ def test_words_letters_and_numbers(tmp_path: Path) -> None:
     parts = (numbers.train, numbers.validation, numbers.tested)
     assert [len(part) for part in parts] == [29, 3, 6]  # 6 of the 8 that were held out
     for data, task, message in (
-        ("words", "arithmetic", "give --task commonsense"),
-        ("numbers", "commonsense", "give --task arithmetic"),
+        ("words", "arithmetic", "such as 'false'; for words give --task commonsense"),
+        ("many", "commonsense", "there are 54 different answers"),
     ):
         with pytest.raises(ValueError, match=message):
             load_questions(dataclasses.replace(config, data=str(files[data]), task=task))

@@ -2,7 +2,6 @@
 
 from beltrami.data.word_problems.answers import find_answer, find_word, same_answer
 from beltrami.data.word_problems.generate import generate_problems
-from beltrami.data.word_problems.practice import practice_text
 from beltrami.data.word_problems.problem import WordProblem, WordProblemError, without_overlap
 from beltrami.data.word_problems.read import read_problems
 
@@ -12,7 +11,6 @@ __all__ = [
     "find_answer",
     "find_word",
     "generate_problems",
-    "practice_text",
     "read_problems",
     "same_answer",
     "without_overlap",

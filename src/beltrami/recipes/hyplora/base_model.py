@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from beltrami.data.cache import MissingDataError, cache_folder, path_of
+from beltrami.data.cache import MissingDataError, cache_folder, file_digest, path_of
 from beltrami.data.catalogue import find
 from beltrami.data.lock import locked
 from beltrami.recipes.hyplora.config import SMOLLM2, TINY, HypLoraRunConfig
@@ -29,8 +29,8 @@ from beltrami.recipes.observer import Observer
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-HEAD = 1 << 20  # bytes of a file of weights that go into its fingerprint
-WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
+WEIGHTS = ("*.safetensors", "*.bin")
+SAID = ("config.json", "tokenizer*", "chat_template*", "vocab*", "merges.txt", "special_tokens*")
 MISSING = 'fine-tuning needs transformers and peft: pip install "beltrami[peft]"'
 
 
@@ -68,19 +68,29 @@ class BaseModel:
         else:
             assert self.place is not None
             shape = AutoConfig.from_pretrained(self.place)
-        with torch.device("meta"):
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(shape)
+        try:
+            with torch.device("meta"):
+                model: PreTrainedModel = AutoModelForCausalLM.from_config(shape)
+        except ValueError as error:
+            kind = getattr(shape, "model_type", "model")
+            raise ValueError(f"--model {self.name} is no causal language model: {kind}") from error
         return model
 
     def load(self, dtype: torch.dtype) -> PreTrainedModel:
         """The model, anew from its files."""
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, GenerationConfig
 
         if self.place is None:
             raise RuntimeError(f"{self.name} is not trained yet: prepare() comes first")
         with no_bars():
             model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(self.place, dtype=dtype)
-        model.config.use_cache = True
+        # Its own habits of speaking, such as a penalty for repetitions, would not be greedy.
+        ends = model.generation_config.eos_token_id
+        model.generation_config = GenerationConfig(
+            eos_token_id=sorted({self.tokenizer.eos_token_id, *_listed(ends)}),
+            pad_token_id=self.tokenizer.pad_token_id,
+            bos_token_id=self.tokenizer.bos_token_id,
+        )
         return model
 
 
@@ -174,12 +184,18 @@ def _opened(name: str, place: str, fingerprint: str) -> BaseModel:
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """Of the config, and of names, sizes and beginnings of the files of weights."""
-    config = folder / "config.json"
-    if not config.is_file():
-        raise ValueError(f"--model {folder} has no config.json; give a folder by save_pretrained()")
-    sha = hashlib.sha256(config.read_bytes())
-    for path in sorted(path for kind in WEIGHTS for path in folder.glob(kind)):
-        with path.open("rb") as file:
-            sha.update(f"{path.name} {path.stat().st_size}\n".encode() + file.read(HEAD))
+    """Of the files of weights, of the config and of the tokenizer."""
+    remedy = "give a folder by save_pretrained()"
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"--model {folder} has no config.json; {remedy}")
+    weights = {path for kind in WEIGHTS for path in folder.glob(kind)}
+    if not weights:
+        raise ValueError(f"--model {folder} has no weights ({', '.join(WEIGHTS)}); {remedy}")
+    sha = hashlib.sha256()
+    for path in sorted(weights | {path for kind in SAID for path in folder.glob(kind)}):
+        sha.update(f"{path.name} {file_digest(path)}\n".encode())
     return sha.hexdigest()
+
+
+def _listed(value: int | list[int] | None) -> list[int]:
+    return value if isinstance(value, list) else [] if value is None else [value]

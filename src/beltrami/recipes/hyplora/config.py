@@ -16,6 +16,7 @@ from beltrami.recipes.checks import (
 )
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.hyplora.presets import PRESETS, SMALL, Preset
+from beltrami.recipes.hyplora.presets import TINY as TINY_PRESET
 
 TWIN = "lora"
 TINY, SMOLLM2 = "tiny", "smollm2"
@@ -107,44 +108,47 @@ class HypLoraRunConfig(RunConfig):
     """Curvatures c for "hyplora": each is a contestant of its own. The paper's sweep is 0.1 0.5 1
     2 (of its K = 1/c)."""
 
-    preset: Preset = "small"
-    """Where the options below come from if they are not given: "small", or the HypLoRA paper's with
-    equal alpha ("paper-math", "paper-commonsense") or as published, for one model each."""
+    preset: Preset | None = None
+    """Where the options below come from if they are not given. "tiny" is for the model made on the
+    spot, "small" for others. Then there are the HypLoRA paper's, with equal alpha ("paper-math",
+    "paper-commonsense") or as published, for one model each."""
 
     rank: int | None = None
-    """Rank of the adapters. small: 8."""
+    """Rank of the adapters. tiny and small: 8."""
 
     alpha: float | None = None
-    """The update is scaled by alpha/rank. small: 16."""
+    """The update is scaled by alpha/rank. tiny and small: 16."""
 
     hyplora_alpha: float | None = None
     """Another alpha for HypLoRA; the comparison is not a fair one then."""
 
     dropout: float | None = None
-    """Of the adapters' input. small: 0."""
+    """Of the adapters' input. tiny and small: 0."""
 
     targets: tuple[str, ...] | None = None
-    """Names of the layers to adapt, or all-linear. small: all-linear."""
+    """Names of the layers to adapt, or all-linear. tiny and small: all-linear."""
 
     epochs: float | None = None
-    """Passes over the training data. small: 3."""
+    """Passes over the training data. tiny and small: 3."""
 
     batch: int | None = None
-    """Questions a step. small: 32."""
+    """Questions a step. tiny and small: 16."""
 
     micro_batch: int | None = None
     """Questions at a time, if a batch is too large for the memory; gradients add up."""
 
     learning_rates: tuple[float, ...] | None = None
     """Each method's first seed tries all of them, and the lowest loss on validation answers decides
-    for the others. Full fine-tuning takes a tenth of them, prefix tuning ten times them. small:
-    0.001 0.003 0.01."""
+    for the others. Full fine-tuning takes a tenth of them, prefix tuning ten times them. tiny:
+    0.005 0.01 0.02, small: 0.0001 0.0003 0.001."""
 
     warm_up: int | None = None
-    """Steps in which the rate rises; then it falls to 0 in a straight line. small: 40."""
+    """Steps in which the rate rises; then it falls to 0 in a straight line. tiny and small:
+    40."""
 
     longest: int | None = None
-    """Tokens of a question with its solution; what is longer is cut off at the end. small: 256."""
+    """Tokens of a question with its solution; what is longer is cut off at the end, and counted on
+    the page. tiny: 256, small: 768."""
 
     prompt: Prompt | None = None
     """How a question is put: "plain" (the question and a new line), "instruction" (the template of
@@ -152,13 +156,14 @@ class HypLoraRunConfig(RunConfig):
     has a template, else plain."""
 
     loss_on: Literal["solution", "whole"] | None = None
-    """Which tokens the loss counts: the solution's, or the question's, too. small: solution."""
+    """Which tokens the loss counts: the solution's, or the question's, too. tiny and small:
+    solution."""
 
     beams: int | None = None
-    """Beams of the generation; 1 is greedy. small: 1."""
+    """Beams of the generation; 1 is greedy. tiny and small: 1."""
 
     new_tokens: int | None = None
-    """Most tokens of an answer. small: 96."""
+    """Most tokens of an answer. tiny: 96, small: 400."""
 
     test_batch: int = 64
     """Questions at a time that are answered."""
@@ -188,7 +193,11 @@ class HypLoraRunConfig(RunConfig):
     def chosen(self, name: str) -> Any:
         """An option, or what the preset says."""
         value = getattr(self, name)
-        return PRESETS[self.preset][name] if value is None else value
+        if value is not None:
+            return value
+        if self.preset is not None:
+            return PRESETS[self.preset][name]
+        return (TINY_PRESET if self.model in (None, TINY) else SMALL)[name]
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
@@ -218,26 +227,53 @@ class HypLoraRunConfig(RunConfig):
                 "--task commonsense has no data of its own; give --data FILE, a JSON file with "
                 "instruction, output and answer in every record"
             )
-        if self.task == "commonsense" and self.chosen("model") == TINY:
-            raise ValueError(
-                "--task commonsense needs a model that knows words; give --model smollm2, a folder "
-                "or a name on the hub"
-            )
         own = self.data not in (None, GENERATED)
-        if self.task == "arithmetic" and own and self.chosen("model") == TINY:
+        if self.chosen("model") == TINY:
+            self._check_tiny()
+        elif self.pretraining_steps != type(self).pretraining_steps:
             raise ValueError(
-                f"the small language model knows no words but those of generated problems; for "
-                f"--data {self.data} give --model smollm2, a folder or a name on the hub"
+                f"--pretraining-steps is about the model made on the spot, and --model "
+                f"{self.chosen('model')} is another"
             )
+        if self.task == "commonsense" and self.data == GENERATED:
+            raise ValueError("--task commonsense has no generated data; give --data FILE")
         if self.task == "taxonomy" and self.tests:
             raise ValueError("--tests are files of questions; --task taxonomy makes its own")
-        if self.task == "arithmetic" and own:
-            for name in ("steps", "distractors", "largest"):
+        about = (
+            ("distractors", "largest")
+            if self.task == "taxonomy"
+            else ("steps", "distractors", "largest")
+        )
+        if own or self.task == "taxonomy":
+            for name in about:
                 if getattr(self, name) != getattr(type(self), name):
                     raise ValueError(
-                        f"--{name} is about generated problems, and --data {self.data} is a file; "
-                        "give one of the two"
+                        f"--{name} is about generated word problems, which --task {self.task} "
+                        f"{f'--data {self.data} ' if self.data else ''}does not ask; leave it out"
                     )
+        if self.curvatures != type(self).curvatures and "hyplora" not in self.methods:
+            raise ValueError("--curvatures is for the method hyplora; add it to --methods")
+
+    def _check_tiny(self) -> None:
+        """The small model knows no words but those of its own questions."""
+        remedy = "give --model smollm2, a folder or a name on the hub"
+        if self.task == "commonsense":
+            raise ValueError(f"--task commonsense needs a model that knows words; {remedy}")
+        if self.task == "arithmetic" and self.data not in (None, GENERATED):
+            raise ValueError(
+                "the small language model knows no words but those of generated problems; for "
+                f"--data {self.data} {remedy}"
+            )
+        if self.tests:
+            raise ValueError(
+                "the small language model knows no words but those of generated problems; for "
+                f"--tests {self.tests[0]} {remedy}"
+            )
+        if self.chosen("prompt") not in ("auto", "plain"):
+            raise ValueError(
+                f"the small language model knows no words of --prompt {self.chosen('prompt')}; "
+                "give --prompt plain"
+            )
 
     def data_name(self) -> str:
         """The model's and the data's name."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from beltrami.data.hierarchy import Hierarchy
 from beltrami.data.taxonomy_questions import NO, YES, plain_name, taxonomy_facts
-from beltrami.data.word_problems import generate_problems, practice_text
+from beltrami.data.word_problems import generate_problems
 from beltrami.data.word_problems.answers import MARK
+from beltrami.recipes.hyplora.practice import practice_text
 
 FACTS = 6  # sentences on a page about a taxonomy
 OPEN = 0.2  # share of pages with a question

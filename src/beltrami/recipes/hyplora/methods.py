@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.analysis.gromov import curvature_estimate, relative_delta
-from beltrami.recipes.hyplora.bottleneck import ALL_LINEAR, add_bottlenecks, target_names
+from beltrami.recipes.hyplora.bottleneck import (
+    ALL_LINEAR,
+    add_bottlenecks,
+    layer_sizes,
+    target_names,
+)
 
 AUTO = "auto"
 MIXTURE = (0.1, 1.0, 4.0)
@@ -83,9 +88,15 @@ def fine_tuned(
     if method in ("base", "full"):
         return FineTuned(base)
     if method in ("series", "parallel"):
-        scaling = alpha / rank
         return FineTuned(
-            add_bottlenecks(base, targets, rank, series=method == "series", scaling=scaling)
+            add_bottlenecks(
+                base,
+                targets,
+                rank,
+                series=method == "series",
+                scaling=alpha / rank,
+                dropout=settings["dropout"],
+            )
         )
     from peft import LoraConfig, PrefixTuningConfig, get_peft_model
 
@@ -138,7 +149,7 @@ def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:
 def _prefix_tokens(model: Any, targets: Sequence[str], rank: int) -> int:
     """As many as have about as many numbers as LoRA would."""
     layers = [model.get_submodule(name) for name in target_names(model, targets)]
-    wanted: int = sum(rank * (layer.in_features + layer.out_features) for layer in layers)
+    wanted = sum(rank * sum(layer_sizes(layer)) for layer in layers)
     shape = model.config.get_text_config()
     heads = shape.num_attention_heads
     shared = heads // (getattr(shape, "num_key_value_heads", None) or heads)

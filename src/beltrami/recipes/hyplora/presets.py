@@ -1,4 +1,4 @@
-"""Options that belong together: ours for a small model, and those of the HypLoRA paper.
+"""Options that belong together: ours for small models, and those of the HypLoRA paper.
 
 The paper's (arXiv 2410.04010) are those of the scripts published with it: rank 32, dropout 0.05, on
 the projections q, k, v, up and down, 3 epochs in batches of 16 at a rate of 3e-4, prompts included
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 Preset = Literal[
+    "tiny",
     "small",
     "paper-math",
     "paper-commonsense",
@@ -21,7 +22,7 @@ Preset = Literal[
     "published-qwen2.5-7b",
 ]
 
-SMALL: dict[str, Any] = {
+TINY: dict[str, Any] = {
     "model": "tiny",
     "rank": 8,
     "alpha": 16.0,
@@ -29,14 +30,20 @@ SMALL: dict[str, Any] = {
     "dropout": 0.0,
     "targets": ("all-linear",),
     "epochs": 3.0,
-    "batch": 32,
-    "learning_rates": (1e-3, 3e-3, 1e-2),
+    "batch": 16,
+    "learning_rates": (5e-3, 1e-2, 2e-2),
     "warm_up": 40,
     "longest": 256,
     "prompt": "auto",
     "loss_on": "solution",
     "beams": 1,
     "new_tokens": 96,
+}
+SMALL: dict[str, Any] = {
+    **TINY,
+    "learning_rates": (1e-4, 3e-4, 1e-3),
+    "longest": 768,
+    "new_tokens": 400,
 }
 PAPER: dict[str, Any] = {
     **SMALL,
@@ -54,6 +61,7 @@ PAPER: dict[str, Any] = {
     "new_tokens": 512,
 }
 PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": TINY,
     "small": SMALL,
     "paper-math": PAPER,
     "paper-commonsense": {**PAPER, "new_tokens": 32},

@@ -41,10 +41,18 @@ def put(question: str, prompt: str, tokenizer: Any) -> str:
 
 @dataclass(frozen=True)
 class Coded:
-    """A question and its solution as tokens; the solution ends with the model's end."""
+    """A question and its solution as tokens; the solution ends with the model's end.
+
+    Args:
+        question, solution: the tokens.
+        has_solution: false for a test that only knows its answer.
+        cut: whether the solution was longer.
+    """
 
     question: list[int]
     solution: list[int]
+    has_solution: bool = True
+    cut: bool = False
 
 
 def encode(
@@ -69,7 +77,8 @@ def encode(
                 f"a question has {len(question)} tokens, and --longest {longest} leaves no room "
                 f"for its solution: {problem.question[:60]!r}..."
             )
-        coded.append(Coded(question, [*solution, tokenizer.eos_token_id][:room]))
+        whole = [*solution, tokenizer.eos_token_id]
+        coded.append(Coded(question, whole[:room], bool(problem.solution), len(whole) > room))
     return coded
 
 

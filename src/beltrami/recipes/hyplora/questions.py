@@ -11,7 +11,7 @@ from pathlib import Path
 
 from beltrami.data.hierarchy import Hierarchy
 from beltrami.data.load import load_hierarchy
-from beltrami.data.taxonomy_questions import taxonomy_questions
+from beltrami.data.taxonomy_questions import NO, YES, taxonomy_questions
 from beltrami.data.word_problems import (
     WordProblem,
     find_answer,
@@ -58,8 +58,9 @@ class Questions:
     def digest(self) -> str:
         """Of every question and solution."""
         sha = hashlib.sha256()
-        for part in (self.train, self.validation, *self.tests.values()):
-            sha.update(f"{len(part)} questions\n".encode())
+        parts = {"train": self.train, "validation": self.validation, **self.tests}
+        for name, part in parts.items():
+            sha.update(f"{name}: {len(part)} questions\n".encode())
             for problem in part:
                 sha.update(f"{problem.question}\n{problem.solution}\n{problem.answer}\n".encode())
         return sha.hexdigest()
@@ -92,11 +93,11 @@ def _generated(config: HypLoraRunConfig) -> Questions:
     count = config.train_size or TRAINED_ON
     validation = _validation_size(count)
     learned = generate(count + validation, seed=0)
+    asked = config.test_size or TESTED_ON
+    tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
     if config.tests:
         tests = _tests(config, learned)
-    else:
-        asked = config.test_size or TESTED_ON
-        tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
+        _words(config.task, [problem for problems in tests.values() for problem in problems])
     return Questions("generated word problems", learned[validation:], learned[:validation], tests)
 
 
@@ -113,7 +114,7 @@ def _of_taxonomy(config: HypLoraRunConfig) -> Questions:
         )
     parts = (asked[:test], asked[test : test + validation], asked[test + validation :])
     tests = {"taxonomy": parts[0]}
-    return Questions(hierarchy.name, parts[2], parts[1], tests, ("yes", "no"), hierarchy)
+    return Questions(hierarchy.name, parts[2], parts[1], tests, (YES, NO), hierarchy)
 
 
 def _from_files(config: HypLoraRunConfig, path: Path) -> Questions:
@@ -133,17 +134,9 @@ def _from_files(config: HypLoraRunConfig, path: Path) -> Questions:
             f"choose by and {sum(map(len, tests.values()))} to test on; give a larger file, or "
             "--tests with files of their own"
         )
-    words = _words([*train, *(p for problems in tests.values() for p in problems)])
-    if config.task == "commonsense" and not words:
-        raise ValueError(
-            f"the answers in {path} are not a few words to choose from; for numbers and letters "
-            "give --task arithmetic"
-        )
-    if config.task == "arithmetic" and words:
-        raise ValueError(
-            f"the answers in {path} are words ({', '.join(words[:5])}); give --task commonsense"
-        )
-    without = sum(not problem.solution for problem in train)
+    asked = [*read, *(problem for problems in tests.values() for problem in problems)]
+    words = _words(config.task, asked)
+    without = sum(not problem.solution for problem in read)
     if without:
         raise ValueError(
             f"{without} of the questions in {path} have no solution to learn from; give a file "
@@ -172,10 +165,20 @@ def _validation_size(train: int) -> int:
     return min(CHOSEN_BY, max(1, train // 10)) if train else 0
 
 
-def _words(problems: Sequence[WordProblem]) -> tuple[str, ...]:
-    """The different answers, where they are a few words; empty for numbers and letters."""
+def _words(task: str, problems: Iterable[WordProblem]) -> tuple[str, ...]:
+    """The different answers of a commonsense task; none for arithmetic, where they are read."""
     answers = sorted({problem.answer for problem in problems})
-    plain = all(
-        answer in LETTERS or find_answer(answer) == answer.replace(",", "") for answer in answers
-    )
-    return () if plain or len(answers) > MOST_WORDS else tuple(answers)
+    if task == "commonsense":
+        if len(answers) > MOST_WORDS:
+            raise ValueError(
+                f"--task commonsense is for a few words to choose from, and there are "
+                f"{len(answers)} different answers; for numbers and letters give --task arithmetic"
+            )
+        return tuple(answers)
+    strange = [a for a in answers if a not in LETTERS and find_answer(a) != a.replace(",", "")]
+    if strange:
+        raise ValueError(
+            f"{len(strange)} of {len(answers)} different answers are neither a number nor a letter "
+            f"from A to E, such as {strange[0]!r}; for words give --task commonsense"
+        )
+    return ()

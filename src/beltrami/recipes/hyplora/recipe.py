@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,24 +50,27 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
 
     name: ClassVar[str] = "hyplora"
     title: ClassVar[str] = "Fine-tuning"
-    names: ClassVar[dict[str, str]] = NAMES
     chosen_by: ClassVar[str] = "validation_loss"
 
     def __init__(self, config: HypLoraRunConfig) -> None:
         super().__init__(config)
         self.questions = load_questions(config)
         self.base: BaseModel = open_base_model(config, self.questions)
-        self._coded  # noqa: B018  too long a question shows now
-        target_names(
-            self.base.skeleton(), config.chosen("targets")
-        )  # and layers that are not there
+        self._coded  # noqa: B018  too long a question shows now, and so do layers that are missing
+        target_names(self.base.skeleton(), config.chosen("targets"))
+
+    @property
+    def names(self) -> dict[str, str]:  # type: ignore[override]
+        """Those of the methods, and of the curvatures of a sweep."""
+        sweep = {_swept(c): f"HypLoRA, c = {c!r}" for c in self.config.curvatures if c != 1}
+        return {**NAMES, **sweep}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
         """Exact matches of all tests, of each, and by steps; losses; costs."""
         tests = self.questions.tests
         by_test = tuple(
-            Metric(f"accuracy {name}", f"Exact match, {name}", "share of answers", "higher")
+            Metric(f"accuracy in {name}", f"Exact match, {name}", "share of answers", "higher")
             for name in tests
             if len(tests) > 1
         )
@@ -96,6 +99,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             "train": len(asked.train),
             "validation": len(asked.validation),
             "tests": {name: len(problems) for name, problems in asked.tests.items()},
+            "cut_off": sum(one.cut for one in self._coded["train"]),
             "digest": f"{asked.digest()}-{self.base.fingerprint}",
         }
 
@@ -108,7 +112,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         config = self.config
         common = {name: config.chosen(name) for name in _SETTINGS}
         common = {k: list(v) if isinstance(v, tuple) else v for k, v in common.items()}
-        common |= {"micro_batch": config.micro_batch, "precision": config.precision}
+        common["precision"] = self._precision()
         found = []
         for method in (TWIN, *(m for m in config.methods if m != TWIN)):
             factor = RATE_FACTORS.get(method, 1.0)
@@ -136,17 +140,21 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         if method != "hyplora":
             return [(method, {"curvature": 1.0, **told})]
         return [
-            ("hyplora" if c == 1 else f"hyplora-c{c:g}", {"curvature": c})
-            for c in self.config.curvatures
+            ("hyplora" if c == 1 else _swept(c), {"curvature": c}) for c in self.config.curvatures
         ]
 
     def prepare(self, observer: Observer, device: torch.device) -> None:
         """Train the small language model, if it is that."""
+        if cut := self._facts["cut_off"]:
+            observer.note(
+                f"{cut} of {self._facts['train']} solutions to train on are cut off at --longest "
+                f"{self.config.chosen('longest')}, and lose their answer"
+            )
         self.base.prepare(observer, device)
 
     def build(self, trial: Trial) -> nn.Module:
         """The model with the trial's adapter."""
-        half = self._bfloat16(trial, None) and trial["method"] != "full"
+        half = trial["precision"] == "bfloat16" and trial["method"] != "full"
         base = self.base.load(torch.bfloat16 if half else torch.float32)
         fitted = [one.question for one in self._coded["train"][:FITTED]]
         with seeded(trial.seed):
@@ -158,15 +166,20 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         if trial["method"] == "base":
             session.begin(0)
             return
-        half = {"bfloat16": self._bfloat16(trial, session.device)}
-        told = Trial(trial.model, trial.group, trial.seed, {**trial.settings, **half}, trial.choice)
         with self._threads(session.device):
-            fine_tune(model, self._coded["train"], self._padding, told, session)
+            fine_tune(
+                model,
+                self._coded["train"],
+                self._padding,
+                trial,
+                session,
+                micro_batch=self.config.micro_batch,
+            )
 
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Generated answers, losses, memory and, for HypLoRA, gains and curvatures."""
         assert isinstance(model, FineTuned)
-        place = Place(session.device, self._bfloat16(trial, session.device))
+        place = Place(session.device, trial["precision"] == "bfloat16")
         batch, asked = self.config.test_batch, self.questions
         with self._threads(session.device):
             said = answers(
@@ -185,7 +198,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             curves: dict[str, list[float]] = {}
             kept: dict[str, float] = {}
             if trial["method"] != "base":
-                step = self._coded["train"][: trial["micro_batch"] or trial["batch"]]
+                step = self._coded["train"][: self.config.micro_batch or trial["batch"]]
                 prompts = trial["loss_on"] == "whole"
                 kept["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
                 kept["loss"] = session.history[-1]["loss"]
@@ -194,7 +207,10 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 curves |= curvature_curves(model)
         right = [asked.is_right(text, p) for text, p in zip(said, asked.tested, strict=True)]
         levels = [
-            value for name, v in curves.items() if name.startswith("curvature") for value in v
+            value
+            for name, values in curves.items()
+            if name.startswith("curvature ") and not name.endswith(" block")
+            for value in values
         ]
         mean = {"curvature": sum(levels) / len(levels)} if levels else {}
         return Evaluation(
@@ -213,7 +229,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """One for all: a row a method."""
         from beltrami.recipes.hyplora.report import methods_table
 
-        return (methods_table(outcome),)
+        return (methods_table(outcome, self.names),)
 
     @cached_property
     def _coded(self) -> dict[str, list[Coded]]:
@@ -240,7 +256,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         for name, problems in self.questions.tests.items():
             some = right[start : start + len(problems)]
             if len(self.questions.tests) > 1:
-                found[f"accuracy {name}"] = sum(some) / len(some)
+                found[f"accuracy in {name}"] = sum(some) / len(some)
             start += len(problems)
         by_steps: dict[int, list[bool]] = {}
         for ok, problem in zip(right, self.questions.tested, strict=True):
@@ -250,16 +266,18 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 found[f"accuracy {steps} steps"] = sum(some) / len(some)
         return found
 
-    def _bfloat16(self, trial: Mapping[str, Any] | Trial, device: torch.device | None) -> bool:
-        """Whether matrix products are in bfloat16; a device that is not known yet is a guess."""
-        precision = trial["precision"]
-        if precision != "auto":
-            return bool(precision == "bfloat16")
-        if device is None:
-            return self.config.device != "cpu" and torch.cuda.is_available()
-        return device.type == "cuda"
+    def _precision(self) -> str:
+        """What "auto" means on this machine; a part of a trial, since it changes the numbers."""
+        if self.config.precision != "auto":
+            return self.config.precision
+        cuda = self.config.device != "cpu" and torch.cuda.is_available()
+        return "bfloat16" if cuda else "float32"
 
     def _threads(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
         """Small models gain nothing from several threads."""
         small = self.base.name == TINY and device.type == "cpu"
         return one_thread() if small else contextlib.nullcontext()
+
+
+def _swept(c: float) -> str:
+    return f"hyplora-c{c!r}"

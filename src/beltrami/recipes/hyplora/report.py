@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beltrami.recipes.hyplora.config import NAMES, TWIN
+from beltrami.recipes.hyplora.config import TWIN
 from beltrami.recipes.intervals import mean_interval
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import model_name, run_facts, training_figure
@@ -22,23 +22,24 @@ SHOWN_CASES = 6  # each way
 LONGEST_TEXT = 400  # characters of a question or an answer
 HOW_IT_IS_MEASURED = (
     "Every method starts from the same model and sees the same questions in the same order of a "
-    "seed. LoRA, DoRA and HypLoRA have the same rank, alpha and layers; series adapters and "
-    "prefixes are sized to come near LoRA's number of trained parameters.",
+    "seed, and adapts the same layers; series adapters and prefixes are sized to come near LoRA's "
+    "number of trained parameters. A prefix has no dropout.",
     "Each method tries the learning rates on the first seed; the lowest loss on validation answers "
     "decides for the other seeds. Full fine-tuning tries a tenth of the rates, prefix tuning ten "
     "times the rates.",
     "An exact match is a generated answer whose final number, letter or word is the right one: "
     "what follows the last “####” or “answer is”, else the last of the text. Test questions that "
     "are also among those to train on were left out.",
-    "The answer loss is the mean cross-entropy of the tokens of the tests' own solutions. Kept "
+    "The answer loss is the mean cross-entropy of the tokens of the tests' own solutions, of those "
+    "tests that have any. Kept "
     "memory is what a step holds for its backward pass, without the parameters.",
 )
 WHAT_A_GAIN_IS = (
     "HypLoRA's update is LoRA's times one number a token, the gain. It depends on the norm of the "
     "layer's input (or of the residual stream) and on the norm of the update. Gains that are all "
     "alike mean that HypLoRA is LoRA with another alpha there.",
-    "Shown are the tokens of some test questions on the first seed. Boost also turns the update; "
-    "its gain is the ratio of the lengths.",
+    "Shown are the tokens of some test questions and solutions on the first seed. Boost also turns "
+    "the update; its gain is the ratio of the lengths.",
 )
 SAID = {
     "better": "The interval of the difference is above 0: the geometry helps here.",
@@ -50,28 +51,29 @@ SAID = {
 
 def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
     """The page of a finished run."""
-    data, config = recipe.data_facts(), recipe.config
+    data, config, names = recipe.data_facts(), recipe.config, recipe.names
     twin = _twin(outcome)
     curved = [s for s in outcome.standings if s.contestant.model.startswith("hyplora")]
     tests = ", ".join(f"{count:,} of {name}" for name, count in data["tests"].items())
     sections = [
-        Section("The comparison", (), (), (methods_table(outcome),)),
-        Section("By difficulty and by test", (), _accuracy_figures(recipe, outcome)),
+        Section("The comparison", (), (), (methods_table(outcome, names),)),
     ]
-    if gains := _gain_figures(curved):
+    if figures := _accuracy_figures(recipe, outcome):
+        sections.append(Section("By difficulty and by test", (), figures))
+    if gains := _gain_figures(curved, names):
         sections.append(Section("Gains", WHAT_A_GAIN_IS, gains))
-    if curvatures := _curvature_figures(curved):
+    if curvatures := _curvature_figures(curved, names):
         sections.append(Section("Learned curvatures", (), curvatures))
     if curved:
-        sections.append(_cases(recipe.questions.tested, twin, curved[0]))
+        sections.append(_cases(recipe.questions.tested, twin, curved[0], names))
     sections += [
-        Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+        Section("How it was trained", (), (training_figure(outcome, names),)),
         Section("How it is measured", HOW_IT_IS_MEASURED),
     ]
     return Page(
         title=f"{data['name']}: fine-tuning {data['model']}",
-        lead=_lead(twin, curved),
-        figures=(_score_figure(outcome),),
+        lead=_lead(twin, curved, names),
+        figures=(_score_figure(outcome, names),),
         table=None,
         sections=tuple(sections),
         facts=(
@@ -79,8 +81,12 @@ def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
             ("Questions", f"{data['train']:,} to train on, {data['validation']:,} to choose by"),
             ("Tests", tests),
             (
+                "Cut off",
+                f"{data['cut_off']:,} solutions to train on, at {config.chosen('longest')} tokens",
+            ),
+            (
                 "Adapters",
-                f"rank {config.chosen('rank')}, alpha {config.chosen('alpha'):g}, dropout "
+                f"rank {config.chosen('rank')}, {_alphas(outcome)}, dropout "
                 f"{config.chosen('dropout'):g}, on {', '.join(config.chosen('targets'))}",
             ),
             (
@@ -88,23 +94,36 @@ def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
                 f"AdamW, {config.chosen('epochs'):g} epochs, {config.chosen('batch')} questions a "
                 "step",
             ),
-            *run_facts(outcome, NAMES),
+            *run_facts(outcome, names),
         ),
         command=outcome.command,
         footer=f"Written by beltrami {outcome.document['beltrami']}.",
     )
 
 
-def _lead(twin: Standing, curved: Sequence[Standing]) -> str:
+def _alphas(outcome: Outcome) -> str:
+    """One alpha for all, or the inequality."""
+    found: dict[float, list[str]] = {}
+    for standing in outcome.standings:
+        found.setdefault(standing.contestant.settings["alpha"], []).append(
+            standing.contestant.model
+        )
+    if len(found) == 1:
+        return f"alpha {next(iter(found)):g}"
+    shown = (f"{alpha:g} ({', '.join(models)})" for alpha, models in found.items())
+    return f"unequal alphas {', '.join(shown)}"
+
+
+def _lead(twin: Standing, curved: Sequence[Standing], names: Mapping[str, str]) -> str:
     plain = f"LoRA gets {twin.comparison('accuracy').value.format()} of the answers right"
     if not curved:
         return f"{plain}."
     found = curved[0].comparison("accuracy")
-    name = model_name(curved[0], NAMES)
+    name = model_name(curved[0], names)
     return f"{plain}, {name} {found.value.format()}. {SAID[found.verdict]}"
 
 
-def methods_table(outcome: Outcome) -> Table:
+def methods_table(outcome: Outcome, names: Mapping[str, str]) -> Table:
     """A row a method: how right it is, what it costs, and which rate it chose."""
     twin = _twin(outcome)
     rows = []
@@ -113,8 +132,9 @@ def methods_table(outcome: Outcome) -> Table:
         control = standing.contestant.model == TWIN
         values: list[str | Cell] = []
         for key in ("accuracy", "answer_loss"):
-            values.append(show(found[key].value, 3))
-            values.append("–" if control else difference_cell(found[key]))
+            one = found.get(key)  # tests without solutions have no loss
+            values.append("–" if one is None else show(one.value, 3))
+            values.append("–" if control or one is None else difference_cell(one))
         first = standing.results[0]
         values += [
             f"{first.parameters:,}",
@@ -122,7 +142,7 @@ def methods_table(outcome: Outcome) -> Table:
             _ratio(first.metrics.get("kept"), twin.results[0].metrics.get("kept")),
             _rate(standing),
         ]
-        rows.append(Row(model_name(standing, NAMES), "", tuple(values)))
+        rows.append(Row(model_name(standing, names), "", tuple(values)))
     seeds = len(twin.results)
     spread = (
         f"Mean ± 95% t-interval over {seeds} seeds, differences to LoRA paired by seed."
@@ -162,11 +182,11 @@ def _rate(standing: Standing) -> str:
     return "–" if rate is None else f"{rate:g}"
 
 
-def _score_figure(outcome: Outcome) -> Figure:
+def _score_figure(outcome: Outcome, names: Mapping[str, str]) -> Figure:
     estimates = {}
     for standing in outcome.standings:
         value = standing.comparison("accuracy").value
-        estimates[model_name(standing, NAMES)] = Estimate.around(value.mean, value.half_width)
+        estimates[model_name(standing, names)] = Estimate.around(value.mean, value.half_width)
     svg = dot_chart(
         [Group("Exact match", estimates)],
         title="Right answers by method",
@@ -178,10 +198,15 @@ def _score_figure(outcome: Outcome) -> Figure:
 
 def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, ...]:
     figures = []
+    names = recipe.names
     steps = sorted({p.steps for p in recipe.questions.tested if p.steps})
     if len(steps) > 1:
         svg = line_chart(
-            [s for s in (_by_steps(standing, steps) for standing in outcome.standings) if s.x],
+            [
+                s
+                for s in (_by_steps(standing, steps, names) for standing in outcome.standings)
+                if s.x
+            ],
             title="Right answers by number of steps",
             description="Share of right answers by the number of steps a question takes.",
             x_label="Steps",
@@ -196,8 +221,8 @@ def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, 
         for name in recipe.questions.tests:
             estimates = {}
             for standing in outcome.standings:
-                value = standing.comparison(f"accuracy {name}").value
-                estimates[model_name(standing, NAMES)] = Estimate.around(
+                value = standing.comparison(f"accuracy in {name}").value
+                estimates[model_name(standing, names)] = Estimate.around(
                     value.mean, value.half_width
                 )
             groups.append(Group(name, estimates))
@@ -211,7 +236,7 @@ def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, 
     return tuple(figures)
 
 
-def _by_steps(standing: Standing, steps: Sequence[int]) -> Series:
+def _by_steps(standing: Standing, steps: Sequence[int], names: Mapping[str, str]) -> Series:
     x, means, low, high = [], [], [], []
     for n in steps:
         values = [r.value(f"accuracy {n} steps") for r in standing.results]
@@ -222,17 +247,17 @@ def _by_steps(standing: Standing, steps: Sequence[int]) -> Series:
             means.append(interval.mean)
             low.append(max(0.0, interval.mean - width))
             high.append(min(1.0, interval.mean + width))
-    return Series(model_name(standing, NAMES), x, means, low, high)
+    return Series(model_name(standing, names), x, means, low, high)
 
 
-def _gain_figures(curved: Sequence[Standing]) -> tuple[Figure, ...]:
+def _gain_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> tuple[Figure, ...]:
     figures: list[Figure] = []
     for standing in curved:
         curves = standing.results[0].curves
         kinds = [k.split()[1] for k in curves if k.startswith("gain ") and k.endswith(" block")]
         if not kinds:
             continue
-        name = model_name(standing, NAMES)
+        name = model_name(standing, names)
         figures.append(
             Figure(
                 f"{name}: gains by kind of layer",
@@ -273,17 +298,19 @@ def _gain_figures(curved: Sequence[Standing]) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _curvature_figures(curved: Sequence[Standing]) -> tuple[Figure, ...]:
+def _curvature_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> tuple[Figure, ...]:
     figures = []
     for standing in curved:
         learned = standing.contestant.settings["hyplora"].get("learn_curvature", "no") != "no"
         curves = standing.results[0].curves
-        found = {k.split()[1]: v for k, v in curves.items() if k.startswith("curvature ")}
-        if not learned or not found:
+        kinds = [
+            k.split()[1] for k in curves if k.startswith("curvature ") and k.endswith(" block")
+        ]
+        if not learned or not kinds:
             continue
-        name = model_name(standing, NAMES)
+        name = model_name(standing, names)
         svg = line_chart(
-            [Series(kind, list(map(float, range(len(v)))), v) for kind, v in found.items()],
+            [Series(k, curves[f"curvature {k} block"], curves[f"curvature {k}"]) for k in kinds],
             title=f"Curvatures of {name}",
             description="The curvature c of each adapted layer after training.",
             x_label="Block",
@@ -293,8 +320,10 @@ def _curvature_figures(curved: Sequence[Standing]) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _cases(asked: Sequence[WordProblem], twin: Standing, curved: Standing) -> Section:
-    name = model_name(curved, NAMES)
+def _cases(
+    asked: Sequence[WordProblem], twin: Standing, curved: Standing, names: Mapping[str, str]
+) -> Section:
+    name = model_name(curved, names)
     ours, theirs = curved.results[0], twin.results[0]
     right = [(_right(ours, i), _right(theirs, i)) for i in range(len(asked))]
     gained = [i for i, (a, b) in enumerate(right) if a and not b]

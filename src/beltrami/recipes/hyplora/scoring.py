@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,8 +48,6 @@ def answers(
         do_sample=False,
         num_beams=beams,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=tokenizer.bos_token_id,
     )
     model.eval()
     # Alike in length, so that little is padded.
@@ -70,8 +69,11 @@ def answers(
 def answer_loss(
     model: FineTuned, coded: Sequence[Coded], padding: int, place: Place, *, batch: int
 ) -> float:
-    """The mean cross-entropy of a solution's tokens."""
+    """The mean cross-entropy of a solution's tokens; nan where no question has a solution."""
     model.eval()
+    coded = [one for one in coded if one.has_solution]
+    if not coded:
+        return math.nan
     total, counted = 0.0, 0
     for start in range(0, len(coded), batch):
         some = coded[start : start + batch]
@@ -125,9 +127,8 @@ def gain_curves(
         gains = measure_gains(model.model, [batch])
     by_kind: dict[str, list[tuple[int, Tensor]]] = {}
     for name, values in gains.items():
-        block = _BLOCK.search(name)
-        kind = name.rpartition(".")[2]
-        by_kind.setdefault(kind, []).append((int(block.group(1)) if block else 0, values))
+        kind, block = _kind_and_block(name)
+        by_kind.setdefault(kind, []).append((block, values))
     curves: dict[str, list[float]] = {}
     for kind, found in by_kind.items():
         every = torch.cat([values for _, values in found])
@@ -139,16 +140,30 @@ def gain_curves(
 
 
 def curvature_curves(model: FineTuned) -> dict[str, list[float]]:
-    """The curvatures of adapted layers: `curvature KIND` has one a block, of mixtures the mean."""
+    """The curvature of each adapted layer, where it has one that is the same for all tokens.
+
+    `curvature KIND` has one number a block, and `curvature KIND block` says which.
+    """
     from beltrami.peft import HypLoraLayer
 
     curves: dict[str, list[float]] = {}
     for name, layer in model.named_modules():
-        if isinstance(layer, HypLoraLayer):
-            values = [float(torch.as_tensor(c).detach()) for c in layer.curvatures("default")]
-            kind = name.rpartition(".")[2]
-            curves.setdefault(f"curvature {kind}", []).append(sum(values) / len(values))
+        if isinstance(layer, HypLoraLayer) and _has_one_curvature(layer):
+            (c,) = layer.curvatures("default")
+            kind, block = _kind_and_block(name)
+            curves.setdefault(f"curvature {kind}", []).append(float(torch.as_tensor(c).detach()))
+            curves.setdefault(f"curvature {kind} block", []).append(float(block))
     return curves
+
+
+def _has_one_curvature(layer: Any) -> bool:
+    flat = layer.hyplora_B["default"].adapter_map.variant == "tangent"
+    return not flat and "default" not in layer.hyplora_router
+
+
+def _kind_and_block(name: str) -> tuple[str, int]:
+    block = _BLOCK.search(name)
+    return name.rpartition(".")[2], int(block.group(1)) if block else 0
 
 
 def _quantiles(values: Tensor, shares: Sequence[float]) -> list[float]:

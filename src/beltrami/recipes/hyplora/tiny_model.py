@@ -122,6 +122,8 @@ def publish(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
         with no_bars():
             model.save_pretrained(made)
         tokenizer.save_pretrained(made)
+        for path in made.iterdir():
+            path.chmod(0o644)  # safetensors makes files that only their owner can read
         made.chmod(0o755)
         made.rename(folder)
     except BaseException:  # also on Ctrl-C

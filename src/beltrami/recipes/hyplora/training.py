@@ -25,7 +25,13 @@ CLIP = 1.0  # largest norm of a gradient
 
 
 def fine_tune(
-    model: FineTuned, coded: Sequence[Coded], padding: int, trial: Trial, session: Session
+    model: FineTuned,
+    coded: Sequence[Coded],
+    padding: int,
+    trial: Trial,
+    session: Session,
+    *,
+    micro_batch: int | None = None,
 ) -> None:
     """Train in place with AdamW; the rate rises, then falls to 0 in a straight line.
 
@@ -35,17 +41,23 @@ def fine_tune(
         model: as `fine_tuned` gives it.
         coded: questions with solutions.
         padding: a token.
-        trial: with epochs, batch, micro_batch, learning_rate, warm_up, loss_on, bfloat16.
+        trial: with epochs, batch, learning_rate, warm_up, loss_on and precision.
         session: of the trial.
+        micro_batch: questions at a time, if not all of a batch; changes nothing but memory.
     """
     batch, processes = trial["batch"], session.processes
-    prompts = trial["loss_on"] == "whole"
-    steps = max(1, round(trial["epochs"] * len(coded) / batch))
+    prompts, half = trial["loss_on"] == "whole", trial["precision"] == "bfloat16"
     per_epoch = math.ceil(len(coded) / batch)
+    steps = max(1, round(trial["epochs"] * per_epoch))
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=trial["learning_rate"], weight_decay=0.0)
+    done = session.begin(steps, model=model, optimizer=optimizer)
     model.train()
-    for step in range(session.begin(steps, model=model, optimizer=optimizer), steps):
+    if done == 0:
+        first = [coded[i] for i in shuffled(len(coded), trial.seed, 0)[:batch].tolist()]
+        with mixed_precision(session.device, half):
+            fix_units(model, training_batch(first, padding, train_on_prompts=prompts), session)
+    for step in range(done, steps):
         for group in optimizer.param_groups:
             group["lr"] = trial["learning_rate"] * rate_at(step, steps, trial["warm_up"])
         epoch, place = divmod(step, per_epoch)
@@ -55,10 +67,10 @@ def fine_tune(
         ours = [coded[i] for i in processes.share(rows).tolist()]
         optimizer.zero_grad()
         total = torch.zeros((), device=session.device)
-        with seeded(mixed(trial.seed, step) + processes.rank, session.device):
-            for some in _pieces(ours, trial["micro_batch"]):
+        with seeded(mixed(mixed(trial.seed, step), processes.rank), session.device):
+            for some in _pieces(ours, micro_batch):
                 tokens = training_batch(some, padding, train_on_prompts=prompts)
-                with mixed_precision(session.device, trial["bfloat16"]):
+                with mixed_precision(session.device, half):
                     loss = summed_loss(model, tokens, session.device) / counted
                 loss.backward()
                 total += loss.detach()
@@ -66,6 +78,16 @@ def fine_tune(
         torch.nn.utils.clip_grad_norm_(trained, CLIP)
         optimizer.step()
         session.step(step + 1, loss=processes.sum(total))
+
+
+@torch.no_grad()
+def fix_units(model: FineTuned, tokens: dict[str, Tensor], session: Session) -> None:
+    """Let layers that measure lengths by their first batch see all of it, in every process."""
+    from beltrami.peft.projections import ResidualUnit
+
+    if any(isinstance(module, ResidualUnit) for module in model.modules()):
+        with seeded(session.trial.seed, session.device):
+            summed_loss(model, tokens, session.device)
 
 
 def summed_loss(model: FineTuned, tokens: dict[str, Tensor], device: torch.device) -> Tensor:

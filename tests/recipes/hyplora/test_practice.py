@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 import re
 
-from beltrami.data.word_problems import practice_text
+from beltrami.recipes.hyplora.practice import practice_text
 
 
 def test_sums_are_right_and_no_question_is_answered() -> None:
