@@ -56,7 +56,8 @@ def test_every_option_of_a_recipe_is_explained(
         option = "--" + field.name.replace("_", "-")
         shown = (option, f"--no-{option[2:]}")
         (at,) = [i for i, line in enumerate(lines) if line.split(" ")[0] in shown]
-        text = " ".join(lines[at : at + 4]).split("(default")[0]  # choices may take two lines
+        end = next((i for i in range(at + 1, len(lines)) if lines[i].startswith("--")), len(lines))
+        text = " ".join(lines[at:end]).split("(default")[0]
         explanation = [w for w in text.split()[1:] if w.strip(".,;:").isalpha() and w.upper() != w]
         assert explanation, f"{option}: {text}"
 

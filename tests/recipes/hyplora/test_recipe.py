@@ -178,23 +178,149 @@ def test_a_taxonomy(tmp_path: Path) -> None:
     assert "accuracy" in outcome.standings[0].results[0].metrics
 
 
+def test_every_method_trains_and_answers(tmp_path: Path) -> None:
+    """One step each, in bfloat16 with beams; all but the model as it is have moved."""
+    config = dataclasses.replace(
+        SMALL,
+        methods=("base", *EVERY),
+        learning_rates=(0.01,),
+        train_size=8,
+        test_size=2,
+        new_tokens=4,
+        beams=2,
+        loss_on="whole",
+        precision="bfloat16",
+        seeds=1,
+        out=tmp_path / "run",
+    )
+    outcome = run(create(config))
+    assert len(outcome.standings) == len(EVERY) + 2
+    recipe = prepared(config)
+    for standing in outcome.standings:
+        (result,) = standing.results
+        if standing.contestant.model != "base":
+            start = recipe.build(result.trial).state_dict()
+            assert start.keys() == result.state.keys()
+            moved = [k for k, v in result.state.items() if not torch.equal(v, start[k])]
+            assert moved, standing.contestant.model
+            assert all(v.dtype == torch.float32 for v in result.state.values())
+
+
+@pytest.mark.parametrize("method", ["lora", "hyplora-residual"])
+def test_micro_batches_change_nothing(method: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(
+        SMALL, methods=(method,), learning_rates=(0.01,), dropout=0.0, seeds=1
+    )
+    losses = []
+    for name, size in (("whole", None), ("parts", 3)):
+        given = dataclasses.replace(config, micro_batch=size, out=tmp_path / name)
+        result = run(create(given)).standings[-1].results[0]
+        losses.append([result.value("answer_loss"), *(e["loss"] for e in result.history)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 def test_processes_share_a_run(tmp_path: Path) -> None:
-    """Two processes: one trains the small model, both fine-tune."""
+    """Two processes: one trains the small model, both fine-tune, and find what one would."""
     import os
 
     arguments = [
-        "--methods", "hyplora", "--rank", "2", "--epochs", "0.5", "--batch", "8",
+        "--methods", "hyplora-residual", "--rank", "2", "--epochs", "0.5", "--batch", "8",
         "--learning-rates", "0.01", "--train-size", "40", "--test-size", "4", "--new-tokens", "8",
         "--pretraining-steps", "2", "--seeds", "1", "--device", "cpu",
-        "--out", str(tmp_path / "run"),
     ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "beltrami", "run", "hyplora", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "BELTRAMI_CACHE": str(tmp_path / "cache")},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    document = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert document["environment"]["processes"] == 2
-    assert {t["model"] for t in document["trials"]} == {"lora", "hyplora"}
+    documents = []
+    for processes in (2, 1):
+        out = tmp_path / str(processes)
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone",
+             "--nproc-per-node", str(processes), "-m", "beltrami", "run", "hyplora", *arguments,
+             "--out", str(out)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "BELTRAMI_CACHE": str(tmp_path / "cache")},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        documents.append(json.loads((out / "metrics.json").read_text()))
+    assert [d["environment"]["processes"] for d in documents] == [2, 1]
+    for two, one in zip(documents[0]["trials"], documents[1]["trials"], strict=True):
+        assert two["model"] == one["model"]
+        for key in ("answer_loss", "validation_loss", "loss"):
+            assert two["metrics"][key] == pytest.approx(one["metrics"][key], rel=1e-4), key
+
+
+def test_a_gpt2_is_fine_tuned_too(tmp_path: Path) -> None:
+    """Conv1D layers, no chat template, a tokenizer without padding of its own."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    tiny = prepared(SMALL).base
+    shape = GPT2Config(
+        vocab_size=len(tiny.tokenizer),
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        n_positions=256,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    GPT2LMHeadModel(shape).save_pretrained(tmp_path / "gpt2")
+    tiny.tokenizer.save_pretrained(tmp_path / "gpt2")
+    config = dataclasses.replace(
+        SMALL,
+        model=str(tmp_path / "gpt2"),
+        pretraining_steps=HypLoraRunConfig.pretraining_steps,
+        methods=("hyplora", "series", "parallel", "prefix"),
+        targets=("all-linear",),
+        learning_rates=(0.01,),
+        train_size=8,
+        test_size=2,
+        seeds=1,
+        out=tmp_path / "run",
+    )
+    outcome = run(create(config))
+    count = {s.contestant.model: s.results[0].parameters for s in outcome.standings}
+    assert count["lora"] == count["hyplora"] == count["parallel"] > 0
+
+
+def test_models_that_cannot_be_used(tmp_path: Path) -> None:
+    from transformers import LlamaConfig, T5Config, T5ForConditionalGeneration
+
+    given = {"pretraining_steps": HypLoraRunConfig.pretraining_steps}
+    LlamaConfig().save_pretrained(tmp_path / "bare")
+    with pytest.raises(ValueError, match="has no weights"):
+        HypLoraRecipe(dataclasses.replace(SMALL, model=str(tmp_path / "bare"), **given))
+    shape = T5Config(vocab_size=200, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    T5ForConditionalGeneration(shape).save_pretrained(tmp_path / "t5")
+    prepared(SMALL).base.tokenizer.save_pretrained(tmp_path / "t5")
+    with pytest.raises(ValueError, match="is no causal language model: t5"):
+        HypLoraRecipe(dataclasses.replace(SMALL, model=str(tmp_path / "t5"), **given))
+
+
+def test_other_weights_or_words_are_another_model(tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    from beltrami.recipes.hyplora.base_model import open_base_model
+
+    base = prepared(SMALL).base
+    assert base.place is not None
+    given = {"pretraining_steps": HypLoraRunConfig.pretraining_steps}
+    found = set()
+    for change in ("none", "weights", "words"):
+        folder = tmp_path / change
+        shutil.copytree(base.place, folder)
+        if change == "weights":
+            state = load_file(folder / "model.safetensors")
+            state["model.norm.weight"] += 1
+            save_file(state, folder / "model.safetensors")
+        elif change == "words":
+            (folder / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+        config = dataclasses.replace(SMALL, model=str(folder), **given)
+        found.add(open_base_model(config, HypLoraRecipe(SMALL).questions).fingerprint)
+    assert len(found) == 3
+
+
+def test_generation_is_greedy_whatever_a_model_ships() -> None:
+    recipe = prepared(SMALL)
+    model = recipe.base.load(torch.float32)
+    assert model.generation_config.repetition_penalty in (None, 1.0)
+    assert recipe.base.tokenizer.eos_token_id in model.generation_config.eos_token_id

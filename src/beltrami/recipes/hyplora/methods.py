@@ -101,7 +101,13 @@ def fine_tuned(
     from peft import LoraConfig, PrefixTuningConfig, get_peft_model
 
     chosen: Any = ALL_LINEAR if ALL_LINEAR in targets else targets
-    common = {"r": rank, "target_modules": chosen, "task_type": "CAUSAL_LM"}
+    layers = [base.get_submodule(name) for name in target_names(base, targets)]
+    common = {
+        "r": rank,
+        "target_modules": chosen,
+        "task_type": "CAUSAL_LM",
+        "fan_in_fan_out": not any(isinstance(layer, nn.Linear) for layer in layers),  # Conv1D
+    }
     dropout = settings["dropout"]
     if method == "prefix":
         tokens = _prefix_tokens(base, targets, rank)
