@@ -75,8 +75,8 @@ class RunCommand:
             said = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
                 f"{where} is full: {said}\n"
-                "Finished trials are kept. Fewer dimensions or smaller batches need less; where a "
-                "recipe has --micro-batch and --test-batch, they change the need and not the numbers."
+                "Finished trials are kept. Fewer dimensions or smaller batches need less; "
+                "--micro-batch and --test-batch, where a recipe has them, change no numbers."
             ) from error
 
     def _print(self, recipe: Recipe[Any], outcome: Outcome) -> None:
