@@ -10,19 +10,24 @@ writes adapters_cuda.json to FOLDER; put into benchmarks/results, it joins the p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import torch
-import tyro
 from rich.console import Console
 
-from benchmarks import adapters_cases, adapters_report, adapters_timing, machine, markers
+from benchmarks import (
+    adapters_cases,
+    adapters_report,
+    adapters_timing,
+    machine,
+    markers,
+    timed_command,
+)
 from benchmarks import timings as timing_files
 from benchmarks.command import execute
 from benchmarks.layers_timing import Timing
+from benchmarks.timed_command import Keep, Suite, TimingOptions
 
 FOLDER = machine.ROOT / "benchmarks/results"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
@@ -31,33 +36,11 @@ FILES = {"cpu": "adapters.json", "cuda": "adapters_cuda.json"}
 ROUNDS = {"cpu": 11, "cuda": 20}
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(TimingOptions):
     """Time HypLoRA beside PEFT's LoRA and DoRA."""
 
-    device: Literal["cpu", "cuda"] = "cpu"
-    """cpu: one thread, float32. cuda: bfloat16, torch.compile and peak memory too."""
-    quick: bool = False
-    """Small layers and two rounds: shows that everything runs, not how fast it is."""
-    only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
-    """Only cases whose title contains this, for example "model" or "step 1024x4096 r32"."""
-    rounds: int | None = None
-    """How often each competitor has its turn; other than 11 (cpu) or 20 (cuda), no page."""
-    out: Path | None = None
-    """Write the JSON file to this folder, also of a partial run, and leave the pages alone."""
-    commit: str = ""
-    """The commit to name in the file, where git cannot tell."""
-    render: bool = False
-    """Measure nothing, write the tables again from the files in benchmarks/results."""
 
-
-def measure(
-    options: Options,
-    rounds: int,
-    console: Console,
-    keep: Callable[[list[Timing]], object] = lambda _: None,
-) -> list[Timing]:
-    """All cases; `keep` is given what there is after each."""
+def measure(options: Options, rounds: int, console: Console, keep: Keep[Timing]) -> list[Timing]:
     problems = adapters_cases.problems(options.device, options.quick)
     chosen = [p for p in problems if options.only in p.title]
     timings: list[Timing] = []
@@ -111,39 +94,15 @@ def render(folder: Path = FOLDER, page: Path = PAGE, guide: Path = GUIDE) -> lis
     return list(found)
 
 
+def missed(timings: list[Timing], options: Options) -> int:
+    """On every device."""
+    return sum(line.met() is False for line in adapters_report.lines(timings))
+
+
 def run(options: Options) -> int:
-    console = Console(width=240) if options.out else Console()
-    if options.render:
-        console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
-        return 0
-    if obstacle := timing_files.obstacle(options):
-        console.print(obstacle)
-        return 2
-    torch.set_num_threads(1)
-    rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
-    about = describe(options, rounds)
-    out = options.out
-
-    def keep(timings: list[Timing]) -> None:
-        """So that a run that is cut short leaves something behind."""
-        if out is not None:
-            write(timings, about, out)
-
-    timings = measure(options, rounds, console, keep)
-    if not timings:
-        console.print(f"no case matches {options.only!r}")
-        return 2
-    show(timings, options, console)
-    if out is not None:
-        console.print(f"wrote {out / FILES[options.device]}")
-    elif timing_files.complete(options, ROUNDS):
-        path = write(timings, about, FOLDER)
-        render()
-        console.print(f"wrote {path.relative_to(machine.ROOT)}, RESULTS.md and docs/peft.md")
-    if not options.quick:
-        missed = [x for x in adapters_report.lines(timings) if x.met() is False]
-        console.print(f"{len(missed)} lines miss a goal" if missed else "all goals met")
-    return 0
+    pages = "RESULTS.md and docs/peft.md"
+    suite = Suite(ROUNDS, pages, FOLDER, measure, show, describe, write, render, missed)
+    return timed_command.run(options, suite)
 
 
 if __name__ == "__main__":

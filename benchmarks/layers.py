@@ -10,18 +10,24 @@ writes layers_cuda.json to FOLDER; put into benchmarks/results, it joins the pag
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import torch
-import tyro
 from rich.console import Console
 
-from benchmarks import layers_cases, layers_report, layers_timing, machine, markers
+from benchmarks import (
+    layers_cases,
+    layers_report,
+    layers_timing,
+    machine,
+    markers,
+    timed_command,
+)
 from benchmarks import timings as timing_files
 from benchmarks.command import execute
 from benchmarks.layers_timing import Timing
+from benchmarks.timed_command import Keep, Suite, TimingOptions
 
 FOLDER = machine.ROOT / "benchmarks/results"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
@@ -32,27 +38,11 @@ ROUNDS = {"cpu": 9, "cuda": 30}
 SHORT_ROUNDS = 5
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(TimingOptions):
     """Time the layers beside the best Euclidean code for the same work."""
 
-    device: Literal["cpu", "cuda"] = "cpu"
-    """cpu: one thread, float32. cuda: bfloat16 autocast, and peak memory too."""
-    quick: bool = False
-    """Small layers and two rounds: shows that everything runs, not how fast it is."""
-    only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
-    """Only cases whose "name width" contains this, for example "block" or "block 1024"."""
-    rounds: int | None = None
-    """How often each competitor has its turn; other than 9 (cpu) or 30 (cuda), no page."""
-    out: Path | None = None
-    """Write the JSON file to this folder, also of a partial run, and leave the pages alone."""
-    commit: str = ""
-    """The commit to name in the file, where git cannot tell."""
-    render: bool = False
-    """Measure nothing, write the tables again from the files in benchmarks/results."""
 
-
-def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
+def measure(options: Options, rounds: int, console: Console, keep: Keep[Timing]) -> list[Timing]:
     chosen = [
         (name, sizes)
         for name, sizes in layers_cases.names(options.device, options.quick)
@@ -68,6 +58,7 @@ def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
             case = layers_cases.build(name, sizes, options.device)
             more = SHORT_ROUNDS if name in layers_cases.SHORT else 1
             timings += layers_timing.time_case(case, more * rounds, tick)
+            keep(timings)
     return timings
 
 
@@ -104,32 +95,17 @@ def render(folder: Path = FOLDER, page: Path = PAGE, guide: Path = GUIDE) -> lis
     return list(found)
 
 
+def missed(timings: list[Timing], options: Options) -> int | None:
+    """Goals are for the CPU."""
+    if options.device != "cpu":
+        return None
+    return sum(line.met() is False for line in layers_report.lines(timings))
+
+
 def run(options: Options) -> int:
-    console = Console(width=200) if options.out else Console()
-    if options.render:
-        console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
-        return 0
-    if obstacle := timing_files.obstacle(options):
-        console.print(obstacle)
-        return 2
-    torch.set_num_threads(1)
-    rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
-    timings = measure(options, rounds, console)
-    if not timings:
-        console.print(f"no case matches {options.only!r}")
-        return 2
-    show(timings, options, console)
-    about = describe(options, rounds)
-    if options.out is not None:
-        console.print(f"wrote {write(timings, about, options.out)}")
-    elif timing_files.complete(options, ROUNDS):
-        path = write(timings, about, FOLDER)
-        render()
-        console.print(f"wrote {path.relative_to(machine.ROOT)}, RESULTS.md and docs/layers.md")
-    if options.device == "cpu" and not options.quick:
-        missed = [x for x in layers_report.lines(timings) if x.met() is False]
-        console.print(f"{len(missed)} goals missed" if missed else "all goals met")
-    return 0
+    pages = "RESULTS.md and docs/layers.md"
+    suite = Suite(ROUNDS, pages, FOLDER, measure, show, describe, write, render, missed)
+    return timed_command.run(options, suite)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,25 @@ writes optimisers_cuda.json to FOLDER; put into benchmarks/results, it joins the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import torch
-import tyro
 from rich.console import Console
 
-from benchmarks import machine, markers, optimisers_cases, optimisers_report, optimisers_timing
+from benchmarks import (
+    machine,
+    markers,
+    optimisers_cases,
+    optimisers_report,
+    optimisers_timing,
+    timed_command,
+)
 from benchmarks import timings as timing_files
 from benchmarks.command import execute
 from benchmarks.optimisers_timing import Timing
+from benchmarks.timed_command import Keep, Suite, TimingOptions
 
 FOLDER = machine.ROOT / "benchmarks/results"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
@@ -30,27 +36,11 @@ FILES = {"cpu": "optimisers.json", "cuda": "optimisers_cuda.json"}
 ROUNDS = {"cpu": 31, "cuda": 50}
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(TimingOptions):
     """Time one step of the optimisers beside torch's and geoopt's."""
 
-    device: Literal["cpu", "cuda"] = "cpu"
-    """cpu: one thread. cuda: a larger table, in float32 and bfloat16, and its bandwidth too."""
-    quick: bool = False
-    """Small tables and two rounds: shows that everything runs, not how fast it is."""
-    only: Annotated[str, tyro.conf.arg(metavar="PATTERN")] = ""
-    """Only cases whose name or shape contains this, for example "small" or "bfloat16"."""
-    rounds: int | None = None
-    """How often each competitor has its turn; other than 31 (cpu) or 50 (cuda), no page."""
-    out: Path | None = None
-    """Write the JSON file to this folder, also of a partial run, and leave the page alone."""
-    commit: str = ""
-    """The commit to name in the file, where git cannot tell."""
-    render: bool = False
-    """Measure nothing, write the tables again from the files in benchmarks/results."""
 
-
-def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
+def measure(options: Options, rounds: int, console: Console, keep: Keep[Timing]) -> list[Timing]:
     timings: list[Timing] = []
     with console.status("starting") as status:
         for case in optimisers_cases.cases(options.device, options.quick):
@@ -58,6 +48,7 @@ def measure(options: Options, rounds: int, console: Console) -> list[Timing]:
                 timings += optimisers_timing.time_case(
                     case, rounds, options.device, lambda text: status.update(text)
                 )
+                keep(timings)
     return timings
 
 
@@ -109,34 +100,14 @@ def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
     return list(found)
 
 
+def missed(timings: list[Timing], options: Options) -> int:
+    """On every device."""
+    return sum(line.met is False for line in optimisers_report.lines(timings, options.device))
+
+
 def run(options: Options) -> int:
-    console = Console(width=200) if options.out else Console()
-    if options.render:
-        console.print(f"wrote the tables of: {', '.join(render()) or 'no measurement'}")
-        return 0
-    if obstacle := timing_files.obstacle(options):
-        console.print(obstacle)
-        return 2
-    torch.set_num_threads(1)
-    rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
-    timings = measure(options, rounds, console)
-    if not timings:
-        console.print(f"no case matches {options.only!r}")
-        return 2
-    show(timings, options, console)
-    about = describe(options, rounds)
-    if options.out is not None:
-        console.print(f"wrote {write(timings, about, options.out)}")
-    elif timing_files.complete(options, ROUNDS):
-        path = write(timings, about, FOLDER)
-        render()
-        console.print(f"wrote {path.relative_to(machine.ROOT)} and RESULTS.md")
-    else:
-        console.print("not a complete run, so nothing was written; --out FOLDER would keep it")
-    if not options.quick:
-        missed = [x for x in optimisers_report.lines(timings, options.device) if x.met is False]
-        console.print(f"{len(missed)} goals missed" if missed else "all goals met")
-    return 0
+    suite = Suite(ROUNDS, "RESULTS.md", FOLDER, measure, show, describe, write, render, missed)
+    return timed_command.run(options, suite)
 
 
 if __name__ == "__main__":
