@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from beltrami.analysis.saved_memory import saved_bytes
 from benchmarks.adapters_cases import (
     COMPARED,
     COMPILED,
@@ -25,7 +26,6 @@ from benchmarks.adapters_cases import (
     compiled,
 )
 from benchmarks.layers_timing import Timing, no_hidden_waits
-from benchmarks.saved import saved_bytes
 
 _WARM_UP = 2
 # Above torch's 8, at which it would fall back to eager: with graph breaks, one function is compiled
@@ -75,7 +75,7 @@ class Runner:
         known = [*self.module.parameters(), *self.module.buffers()]
         # Or what counts the bytes would be compiled, too, where a competitor has graph breaks.
         with torch.compiler.set_stance("eager_on_recompile"):
-            return saved_bytes(lambda *_: self.function(self.case.inputs), known)[0]
+            return saved_bytes(lambda: self.function(self.case.inputs), besides=known)[0]
 
     def step(self) -> None:
         """Once forward, and backward where that is the problem."""

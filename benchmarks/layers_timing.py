@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beltrami.analysis.saved_memory import saved_bytes
 from benchmarks.layers_cases import Case
-from benchmarks.saved import saved_bytes
 
 MODES = ("eager", "compiled")
 # Steps between two events on a GPU, so that a lap is long against the resolution of events.
@@ -84,7 +84,7 @@ class Runner:
     def prepare(self) -> None:
         """Compile, warm up, count bytes."""
         # Whatever is kept and is not a parameter counts, the input too.
-        self.saved, out = saved_bytes(lambda *_: self.forward(self.inputs), self.parameters)
+        self.saved, out = saved_bytes(lambda: self.forward(self.inputs), besides=self.parameters)
         self.cotangent = torch.randn_like(out)
         del out
         for _ in range(_WARM_UP):

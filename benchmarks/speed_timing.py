@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch._dynamo.utils import counters
 
-from benchmarks.saved import saved_bytes
+from beltrami.analysis.saved_memory import saved_bytes
 from benchmarks.speed_cases import Competitor, Operation
 
 MODES = ("eager", "compiled")
@@ -68,7 +68,7 @@ class _Runner:
             )
         try:
             self.forward()
-            self.saved, out = saved_bytes(self.function, self.inputs)
+            self.saved, out = saved_bytes(lambda: self.function(*self.inputs), besides=self.inputs)
             self.cotangent = torch.ones_like(out)
             del out
             self.both()
@@ -127,7 +127,7 @@ def _fits(competitor: Competitor, op: Operation) -> str:
     small = 64
     rows = competitor.inputs[0].shape[0]
     inputs = [t[:small].clone().requires_grad_() for t in competitor.inputs]
-    saved, _ = saved_bytes(competitor.function, inputs)
+    saved, _ = saved_bytes(lambda: competitor.function(*inputs), besides=inputs)
     need = _PEAK_OVER_SAVED * saved * (rows / small) ** 2
     return f"needs about {need / 2**30:.0f} GiB" if need > 0.8 * available_memory() else ""
 

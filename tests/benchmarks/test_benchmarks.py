@@ -10,7 +10,6 @@ import torch
 
 from benchmarks import accuracy_grid, markers, numerics_page
 from benchmarks.accuracy_grid import Axes, Row
-from benchmarks.saved import saved_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,12 +81,6 @@ def test_markers_keep_the_prose(tmp_path: Path) -> None:
     assert page.read_text().endswith("after\n")
     with pytest.raises(ValueError, match="expected 1"):
         markers.replace(page, "b", "text")
-
-
-def test_saved_bytes_counts_what_is_not_an_input() -> None:
-    x, y = (torch.randn(8, 4, requires_grad=True) for _ in range(2))
-    assert saved_bytes(lambda a, b: a * b, [x, y])[0] == 0
-    assert saved_bytes(lambda a, b: (a + b).square(), [x, y])[0] == 8 * 4 * 4
 
 
 def test_results_have_a_place_for_the_table() -> None:

@@ -7,22 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from beltrami.analysis import saved_memory as memory
+
 
 def saved_bytes(function: Callable[[], Tensor], *, besides: tuple[Tensor, ...] = ()) -> int:
-    """Bytes of the storages autograd keeps for the backward pass, without those of `besides`."""
-    known = {t.untyped_storage().data_ptr() for t in besides}
-    seen: dict[int, int] = {}
-
-    def pack(t: Tensor) -> Tensor:
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in known:
-            seen[storage.data_ptr()] = storage.nbytes()
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        out = function()
+    """Bytes kept for the backward pass of something that has one."""
+    kept, out = memory.saved_bytes(function, besides=besides)
     assert out.requires_grad
-    return sum(seen.values())
+    return kept
 
 
 def leaf(*shape: int, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Tensor:

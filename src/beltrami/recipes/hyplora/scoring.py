@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.analysis.saved_memory import saved_bytes
 from beltrami.recipes.hyplora.methods import FineTuned
 from beltrami.recipes.hyplora.prompts import Coded, question_batch, training_batch
 from beltrami.recipes.hyplora.training import mixed_precision, summed_loss
@@ -88,25 +89,14 @@ def kept_megabytes(
     model: FineTuned, coded: Sequence[Coded], padding: int, place: Place, *, prompts: bool
 ) -> float:
     """MiB that a step keeps for its backward pass, parameters left out."""
-    known = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept: dict[int, int] = {}
-
-    def pack(t: Tensor) -> Tensor:
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in known:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return t
-
     model.train()
     tokens = training_batch(coded, padding, train_on_prompts=prompts)
-    with (
-        torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
-        mixed_precision(place.device, place.bfloat16),
-    ):
-        loss = summed_loss(model, tokens, place.device)
-    del loss
+    with mixed_precision(place.device, place.bfloat16):
+        kept, _ = saved_bytes(
+            lambda: summed_loss(model, tokens, place.device), besides=model.parameters()
+        )
     model.eval()
-    return sum(kept.values()) / 2**20
+    return kept / 2**20
 
 
 def gain_curves(
