@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import accuracy_grid, markers, numerics_page
 from benchmarks.accuracy_grid import Axes, Row
