@@ -54,6 +54,44 @@ def test_is_the_five_steps(c: float) -> None:
     )
 
 
+@pytest.mark.parametrize("tokens", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("dtype", "close"), [(F64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2)]
+)
+@pytest.mark.parametrize("longest", [None, 0.5])
+def test_few_tokens_without_gradients_are_the_same(
+    tokens: int, dtype: torch.dtype, close: float, longest: float | None
+) -> None:
+    """No Gram matrix is made for them."""
+    torch.manual_seed(0)
+    u, b = leaf(tokens, 4, dtype=dtype), leaf(7, 4, dtype=dtype)
+    n2 = torch.rand(tokens, 1)
+    base = torch.randn(tokens, 7)
+    for c in (0.7, torch.tensor(0.7)):
+        options: dict[str, Any] = {"scaling": -1.7, "longest": longest}
+        for more in ({}, {"add_to": base}, {"add_to": base.to(dtype)}):
+            expected = gained_linear(u, b, n2, c, **options, **more)
+            with torch.no_grad():
+                found = gained_linear(u, b, n2, c, **options, **more)
+            assert found.dtype == expected.dtype
+            torch.testing.assert_close(found, expected, rtol=close, atol=close)
+
+
+def test_no_gram_matrix_for_few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    gram = gained_linear_module.gram_matrix
+    monkeypatch.setattr(
+        gained_linear_module, "gram_matrix", lambda w: made.append(w.shape) or gram(w)
+    )
+    u, b = leaf(5, 4), leaf(7, 4)
+    with torch.no_grad():
+        gained_linear(u[:4], b, torch.ones(4, 1), 1.0)
+        assert not made
+        gained_linear(u, b, torch.ones(5, 1), 1.0)
+    gained_linear(u[:4], b, torch.ones(4, 1), 1.0)
+    assert len(made) == 2
+
+
 def test_a_tensor_is_a_curvature() -> None:
     x, a, b = matrices()
     expected = update(x, a, b, 0.7)

@@ -57,7 +57,29 @@ def gained_linear(
     n2 = cast(n2, wide_dtype(n2.dtype))
     # Autocast would round the Gram matrix, and multiplies what is already in its dtype.
     with torch.autocast(u.device.type, enabled=False):
+        if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
+            return _of_few(u, weight, n2, c, scaling, longest, add_to)
         return _gained(u, weight, n2, c, scaling, longest, add_to, kernel)
+
+
+def _of_few(
+    u: Tensor,
+    weight: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    add_to: Tensor | None,
+) -> Tensor:
+    """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
+    mapped = wide(u @ weight.mT)
+    m2 = mapped.square().sum(-1, keepdim=True)
+    p, _ = _reach(n2, c, longest)
+    g = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    gained = scaling * g * mapped
+    if add_to is None:
+        return _rounded(gained, u.dtype)
+    return _rounded(wide(add_to) + gained, add_to.dtype)
 
 
 def _gained(
