@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 import pytest
 import torch
@@ -51,7 +52,9 @@ def test_gradient_checkpointing_changes_nothing(settings: dict) -> None:
         torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-8, msg=name)
 
 
-def same_when_compiled(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> None:
+def same_when_compiled(
+    model: nn.Module, *args: Tensor, backend: str = "aot_eager", **kwargs: Tensor
+) -> None:
     def loss(module: nn.Module) -> Tensor:
         out = module(*args, **kwargs)
         return out.square().mean() if isinstance(out, Tensor) else out.loss
@@ -59,7 +62,7 @@ def same_when_compiled(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> Non
     loss(model).backward()
     expected = gradients(model)
     model.zero_grad()
-    loss(torch.compile(model, backend="aot_eager", fullgraph=True)).backward()
+    loss(torch.compile(model, backend=backend, fullgraph=True)).backward()
     assert gradients(model).keys() == expected.keys()
     for name, value in gradients(model).items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6, msg=name)
@@ -70,6 +73,18 @@ def test_compiling_breaks_no_graph(settings: dict) -> None:
     blocks = nn.Sequential(nn.Sequential(nn.RMSNorm(8), nn.Linear(8, 6)))
     model = get_peft_model(blocks, tiny.config(target_modules=["0.1"], **settings))
     same_when_compiled(model.base_model.model, torch.randn(4, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="inductor needs a C++ compiler")
+def test_inductor_computes_the_same() -> None:
+    blocks = nn.Sequential(nn.Sequential(nn.RMSNorm(8), nn.Linear(8, 6)))
+    model = get_peft_model(blocks, tiny.config(target_modules=["0.1"]))
+    same_when_compiled(model.base_model.model, torch.randn(4, 8), backend="inductor")
+    with torch.no_grad():
+        x = torch.randn(2, 8)
+        compiled = torch.compile(model.base_model.model, fullgraph=True)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
