@@ -129,7 +129,7 @@ class HypLoraRunConfig(RunConfig):
     """Names of the layers to adapt, or all-linear. tiny and small: all-linear."""
 
     epochs: float | None = None
-    """Passes over the training data. tiny and small: 3."""
+    """Passes over the training data. tiny: 5, small: 3."""
 
     batch: int | None = None
     """Questions a step. tiny and small: 16."""
@@ -140,7 +140,7 @@ class HypLoraRunConfig(RunConfig):
     learning_rates: tuple[float, ...] | None = None
     """Each method's first seed tries all of them, and the lowest loss on validation answers decides
     for the others. Full fine-tuning takes a tenth of them, prefix tuning ten times them. tiny:
-    0.005 0.01 0.02, small: 0.0001 0.0003 0.001."""
+    0.003 0.006, small: 0.0001 0.0003 0.001."""
 
     warm_up: int | None = None
     """Steps in which the rate rises; then it falls to 0 in a straight line. tiny and small:

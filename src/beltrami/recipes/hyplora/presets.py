@@ -29,9 +29,9 @@ TINY: dict[str, Any] = {
     "hyplora_alpha": None,
     "dropout": 0.0,
     "targets": ("all-linear",),
-    "epochs": 3.0,
+    "epochs": 5.0,
     "batch": 16,
-    "learning_rates": (5e-3, 1e-2, 2e-2),
+    "learning_rates": (3e-3, 6e-3),
     "warm_up": 40,
     "longest": 256,
     "prompt": "auto",
@@ -41,6 +41,7 @@ TINY: dict[str, Any] = {
 }
 SMALL: dict[str, Any] = {
     **TINY,
+    "epochs": 3.0,
     "learning_rates": (1e-4, 3e-4, 1e-3),
     "longest": 768,
     "new_tokens": 400,
