@@ -24,6 +24,7 @@ def test_an_option_goes_before_its_preset() -> None:
     config = HypLoraRunConfig(preset="paper-math", rank=4)
     assert config.chosen("rank") == 4
     assert config.chosen("alpha") == 64
+    assert config.chosen("longest") == 256
     assert config.chosen("targets") == ("q_proj", "k_proj", "v_proj", "up_proj", "down_proj")
     assert HypLoraRunConfig().chosen("new_tokens") == 96
     assert HypLoraRunConfig(model="smollm2").chosen("new_tokens") == 400

@@ -56,6 +56,7 @@ PAPER: dict[str, Any] = {
     "batch": 16,
     "learning_rates": (3e-4,),
     "warm_up": 100,
+    "longest": 256,
     "prompt": "instruction",
     "loss_on": "whole",
     "beams": 4,
