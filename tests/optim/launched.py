@@ -66,6 +66,7 @@ def interrupt_at(step: int) -> None:
     from transformers import Trainer
 
     train = Trainer.training_step
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
 
     def train_or_stop(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.state.global_step == step:
