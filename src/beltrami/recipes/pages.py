@@ -51,6 +51,15 @@ def run_facts(outcome: Outcome, names: Mapping[str, str]) -> tuple[tuple[str, st
     )
 
 
+# What a verdict on a share of right answers means, in a sentence.
+VERDICTS = {
+    "better": "The interval of the difference is above 0: curvature helps here.",
+    "worse": "The interval of the difference is below 0: curvature does not help here.",
+    "no difference": "The seeds do not tell the two apart.",
+    "": "One seed gives no interval.",
+}
+
+
 def model_name(standing: Standing, names: Mapping[str, str]) -> str:
     """What to call a contestant."""
     return names.get(standing.contestant.model, standing.contestant.model)

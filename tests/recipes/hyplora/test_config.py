@@ -42,6 +42,7 @@ def test_an_option_goes_before_its_preset() -> None:
         ({"methods": ("lora", "lora")}, "--methods names one twice"),
         ({"methods": ()}, "--methods and --targets need"),
         ({"learning_rates": (0.0,)}, "--learning-rates must be positive"),
+        ({"steps": (), "task": "taxonomy"}, "--steps must be numbers of at least 1"),
         ({"warm_up": -1}, "--warm-up must not be negative"),
         ({"model": ""}, "--model is empty"),
         ({"task": "commonsense"}, "has no data of its own"),

@@ -216,6 +216,8 @@ class HypLoraRunConfig(RunConfig):
         check_learning_rates(self.chosen("learning_rates"))
         if not self.methods or not self.chosen("targets"):
             raise ValueError("--methods and --targets need at least one name")
+        if not self.steps or min(self.steps) < 1:
+            raise ValueError(f"--steps must be numbers of at least 1, got {self.steps}")
         if not self.curvatures or not all(0 < c < float("inf") for c in self.curvatures):
             raise ValueError(f"--curvatures must be positive numbers, got {self.curvatures}")
         check_no_repeats(_Chosen(self), "methods", "learning_rates", "curvatures", "targets")
@@ -239,18 +241,13 @@ class HypLoraRunConfig(RunConfig):
             raise ValueError("--task commonsense has no generated data; give --data FILE")
         if self.task == "taxonomy" and self.tests:
             raise ValueError("--tests are files of questions; --task taxonomy makes its own")
-        about = (
-            ("distractors", "largest")
-            if self.task == "taxonomy"
-            else ("steps", "distractors", "largest")
-        )
-        if own or self.task == "taxonomy":
-            for name in about:
-                if getattr(self, name) != getattr(type(self), name):
-                    raise ValueError(
-                        f"--{name} is about generated word problems, which --task {self.task} "
-                        f"{f'--data {self.data} ' if self.data else ''}does not ask; leave it out"
-                    )
+        taxonomy = self.task == "taxonomy"
+        for name in ("distractors", "largest") if taxonomy else ("steps", "distractors", "largest"):
+            if (own or taxonomy) and getattr(self, name) != getattr(type(self), name):
+                raise ValueError(
+                    f"--{name} is about generated word problems, which are not asked here; leave "
+                    "it out"
+                )
         if self.curvatures != type(self).curvatures and "hyplora" not in self.methods:
             raise ValueError("--curvatures is for the method hyplora; add it to --methods")
 

@@ -79,8 +79,7 @@ def load_questions(config: HypLoraRunConfig) -> Questions:
     if config.data in (None, GENERATED):
         return _generated(config)
     assert config.data is not None
-    path = Path(config.data)
-    return _from_files(config, path)
+    return _from_files(config, Path(config.data))
 
 
 def _generated(config: HypLoraRunConfig) -> Questions:
@@ -93,11 +92,12 @@ def _generated(config: HypLoraRunConfig) -> Questions:
     count = config.train_size or TRAINED_ON
     validation = _validation_size(count)
     learned = generate(count + validation, seed=0)
-    asked = config.test_size or TESTED_ON
-    tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
     if config.tests:
         tests = _tests(config, learned)
         _words(config.task, [problem for problems in tests.values() for problem in problems])
+    else:
+        asked = config.test_size or TESTED_ON
+        tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
     return Questions("generated word problems", learned[validation:], learned[:validation], tests)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from beltrami.recipes.hyplora.config import TWIN
 from beltrami.recipes.intervals import mean_interval
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult
-from beltrami.recipes.pages import model_name, run_facts, training_figure
+from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure
 from beltrami.recipes.tables import difference_cell, show
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
 from beltrami.report.page import Cell, Figure, Page, Row, Section, Table
@@ -41,12 +41,6 @@ WHAT_A_GAIN_IS = (
     "Shown are the tokens of some test questions and solutions on the first seed. Boost also turns "
     "the update; its gain is the ratio of the lengths.",
 )
-SAID = {
-    "better": "The interval of the difference is above 0: the geometry helps here.",
-    "worse": "The interval of the difference is below 0: the geometry does not help here.",
-    "no difference": "The seeds do not tell the two apart.",
-    "": "One seed gives no interval.",
-}
 
 
 def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
@@ -120,7 +114,7 @@ def _lead(twin: Standing, curved: Sequence[Standing], names: Mapping[str, str]) 
         return f"{plain}."
     found = curved[0].comparison("accuracy")
     name = model_name(curved[0], names)
-    return f"{plain}, {name} {found.value.format()}. {SAID[found.verdict]}"
+    return f"{plain}, {name} {found.value.format()}. {VERDICTS[found.verdict]}"
 
 
 def methods_table(outcome: Outcome, names: Mapping[str, str]) -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from beltrami.recipes.intervals import mean_interval
 from beltrami.recipes.levels.config import NAMES
 from beltrami.recipes.outcome import Outcome, Standing
-from beltrami.recipes.pages import model_name, run_facts, training_figure
+from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure
 from beltrami.recipes.tables import standing_tables
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, line_chart
 from beltrami.report.page import Figure, Page, Section
@@ -31,12 +31,6 @@ HOW_IT_IS_MEASURED = (
     "seeds. The learning rate was chosen on the first seed and the epoch on every "
     "seed, by hierarchical F1 on validation leaves.",
 )
-SAID = {
-    "better": "The interval of the difference is above 0: curvature helps here.",
-    "worse": "The interval of the difference is below 0: curvature does not help here.",
-    "no difference": "The seeds do not tell the two apart.",
-    "": "One seed gives no interval.",
-}
 
 
 def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
@@ -51,7 +45,7 @@ def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
         lead=(
             f"{data['leaves']:,} leaves known by {source}. Hierarchical F1 is {scores[0]} in "
             f"hyperbolic space ({model_name(curved, NAMES)}) and {scores[1]} in its Euclidean "
-            f"twin. {SAID[curved.comparison('hierarchical_f1').verdict]}"
+            f"twin. {VERDICTS[curved.comparison('hierarchical_f1').verdict]}"
         ),
         figures=(_level_figure(outcome), _score_figure(outcome)),
         table=None,
