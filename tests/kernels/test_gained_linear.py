@@ -234,14 +234,14 @@ def test_autocast() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_keeps_nothing_as_wide_as_the_result(dtype: torch.dtype) -> None:
-    """u and two numbers a token, besides x, the weights and c."""
+    """u, two numbers a token and the Gram matrix, besides x, the weights and c."""
     tokens, rank = 50, 4
     x = leaf(tokens, 64, dtype=dtype)
     a, b = leaf(rank, 64, dtype=dtype), leaf(128, rank, dtype=dtype)
     c = torch.tensor([0.5], requires_grad=True)
     base = leaf(tokens, 128, dtype=dtype)
     kept = saved_bytes(lambda: update(x, a, b, c, add_to=base), besides=(x, a, b, c))
-    assert kept == tokens * (rank * x.element_size() + 2 * 4)
+    assert kept == tokens * (rank * x.element_size() + 2 * 4) + 4 * rank**2
 
 
 @pytest.mark.parametrize("longest", [None, 1.2])

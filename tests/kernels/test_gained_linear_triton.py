@@ -60,6 +60,9 @@ def check_rows(
         found = gained_linear_triton.rows_backward(*there, curvature, 1.3, longest)
         for a, b in zip(found[:4], backwards[:4], strict=True):
             assert_rows_close(a, b)
+        if curvature is C:
+            assert found[4] is None
+            continue
         # The share of c is a difference, of terms that are about √p times as large.
         torch.testing.assert_close(found[4].cpu(), backwards[4], rtol=2e-3, atol=1e-5)
 

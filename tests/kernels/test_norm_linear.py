@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.kernels.norm_linear import norm_linear
+from beltrami.kernels.norm_linear import norm_linear, norm_linear_beside
 
 from .checks import leaf, saved_bytes
 
@@ -73,6 +73,16 @@ def test_autocast() -> None:
     assert torch.equal(n2, norm_linear(x.bfloat16(), weight.bfloat16())[1])
     found = torch.autograd.grad(u.float().sum() + n2.sum(), (x, weight))
     assert [g.dtype for g in found] == [torch.float32, torch.float32]
+
+
+def test_beside_another_use_of_x() -> None:
+    """The plain one hands x itself on."""
+    x, weight = leaf(5, 6), leaf(4, 6)
+    after, u, n2 = norm_linear_beside(x, weight)
+    assert after is x
+    assert all(map(torch.equal, (u, n2), norm_linear(x, weight)))
+    with torch.no_grad():
+        assert all(map(torch.equal, norm_linear_beside(x, weight), (x, u, n2)))
 
 
 def test_zero_has_a_gradient() -> None:

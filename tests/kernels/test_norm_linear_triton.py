@@ -5,13 +5,15 @@ They run in Triton's interpreter where there is no GPU, and compiled where there
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor
 
 from beltrami.kernels import fusing
 from beltrami.kernels import norm_linear as plain
-from beltrami.kernels.norm_linear import norm_linear
+from beltrami.kernels.norm_linear import norm_linear, norm_linear_beside
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels import norm_linear_triton
@@ -24,7 +26,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, NARROW
 
 @pytest.fixture(params=[False, True], ids=["two passes", "one pass"])
 def _passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norm_linear_triton, "ONE_PASS", request.param)
+    monkeypatch.setattr(norm_linear_triton, "ONE_PASS", 0 if request.param else 10**9)
 
 
 def results(
@@ -118,6 +120,54 @@ def test_gradients_of_one_result_alone(used: int, device: str) -> None:
         result = norm_linear(x, weight, fused=fused)[used]
         found.append(torch.autograd.grad(result.sum(), x)[0].cpu())
     torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
+
+
+# --- with another use of x beside it --------------------------------------------------------------
+
+
+def gradients_beside(
+    x: Tensor, weight: Tensor, uses: tuple[bool, bool, bool], *, fused: bool, device: str
+) -> tuple[list[Tensor | None], Tensor]:
+    """Gradients of x and the weight for a sum of some of the results; and what x goes on as."""
+    x, weight = (t.detach().to(device).requires_grad_() for t in (x, weight))
+    after, u, n2 = norm_linear_beside(x, weight, fused=fused)
+    results = (after.sin(), u, 0.1 * n2)
+    total = sum(t.sum(dtype=torch.float64) for t, used in zip(results, uses, strict=True) if used)
+    found = torch.autograd.grad(total, (x, weight), allow_unused=True)
+    return [None if t is None else t.cpu() for t in found], after
+
+
+@DTYPES
+@pytest.mark.parametrize("uses", list(product((False, True), repeat=3))[1:], ids=str)
+def test_another_gradient_is_added(
+    uses: tuple[bool, bool, bool], dtype: torch.dtype, device: str
+) -> None:
+    """By the kernel where all three are used; whatever is missing, they are autograd's."""
+    x, weight = torch.randn(3, 13, 150).to(dtype), torch.randn(5, 150).to(dtype)
+    found, after = gradients_beside(x, weight, uses, fused=True, device=device)
+    expected, _ = gradients_beside(x, weight, uses, fused=False, device="cpu")
+    assert torch.equal(after.cpu(), x)
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None and b is not None:
+            assert a.dtype == dtype
+            off = (a.float() - b.float()).abs().max()
+            assert off <= 2 * TOLERANCE[dtype] * b.float().abs().max()
+
+
+def test_one_kernel_makes_both_gradients(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    own = norm_linear_triton.input_gradient
+
+    def noted(*arguments: Tensor) -> Tensor:
+        given.append(arguments[4])
+        return own(*arguments)
+
+    monkeypatch.setattr(norm_linear_triton, "input_gradient", noted)
+    x, weight = torch.randn(6, 20), torch.randn(5, 20)
+    gradients_beside(x, weight, (True, True, True), fused=True, device=device)
+    assert len(given) == 1
+    torch.testing.assert_close(given[0].cpu(), x.cos())
 
 
 # --- when it is taken -----------------------------------------------------------------------------

@@ -45,10 +45,12 @@ def test_a_lookup_is_the_projection_of_one_hot_tokens() -> None:
         lookup.weight.normal_()
         down.weight.copy_(lookup.weight)
     ids = torch.tensor([[0, 3], [6, 6]])
-    u, n2, time = down(torch.nn.functional.one_hot(ids, 7).float())
-    torch.testing.assert_close(lookup(ids), u)
-    torch.testing.assert_close(n2, torch.ones(2, 2, 1))
-    assert time is None
+    x = torch.nn.functional.one_hot(ids, 7).float()
+    after, seen = down(x)
+    torch.testing.assert_close(lookup(ids), seen.u)
+    torch.testing.assert_close(seen.n2, torch.ones(2, 2, 1))
+    assert seen.time_in is None
+    assert torch.equal(after, x)
 
 
 def test_the_first_batch_in_training_fixes_the_unit() -> None:

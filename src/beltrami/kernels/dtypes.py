@@ -22,6 +22,11 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def roomy_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself, but float32 for float16, beyond which weighted sums may go."""
+    return torch.float32 if dtype == torch.float16 else dtype
+
+
 def wide(t: Tensor) -> Tensor:
     """t in the dtype in which geometry is computed."""
     return t.to(wide_dtype(t.dtype))

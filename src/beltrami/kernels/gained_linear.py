@@ -2,7 +2,7 @@ r"""A linear map times the hyperbolic gain of each token: `a + s·g·W·u`.
 
 g is `lorentz_gain(c·n², c·|Wu|²)`. The norm of W·u needs no W·u: |Wu|² = uᵀ(WᵀW)u, with a Gram
 matrix as small as u is short. So the gain is put on u before it is multiplied, and what is kept
-for the backward pass is u, W and two numbers a token. With z = s·g·u, G = WᵀW and dz = dy·W,
+for the backward pass is u, W, G and two numbers a token. With z = s·g·u, G = WᵀW and dz = dy·W,
 
     dg = s·Σ dz·u,    du = s·g·dz + 2w·G·u,    w = c·dg·∂g/∂q,    dn² = c·dg·∂g/∂p,
     dW = dyᵀ·z + 2·W·(Uᵀ diag(w) U),    dc = Σ dg·(n²·∂g/∂p + m²·∂g/∂q).
@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.kernels.dtypes import cast, wide, wide_dtype
+from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.lorentz_gain import FAR, gain, gain_and_slopes
+from beltrami.kernels.shapes import as_matrix
 
 
 def gained_linear(
@@ -55,11 +56,12 @@ def gained_linear(
     weight = cast(weight, u.dtype)
     kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
     n2 = cast(n2, wide_dtype(n2.dtype))
-    # Autocast would round the Gram matrix, and multiplies what is already in its dtype.
-    with torch.autocast(u.device.type, enabled=False):
-        if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
-            return _of_few(u, weight, n2, c, scaling, longest, add_to)
-        return _gained(u, weight, n2, c, scaling, longest, add_to, kernel)
+    few = kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2
+    gained = _of_few if few else _of_many
+    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
+        with torch.autocast(u.device.type, enabled=False):
+            return gained(u, weight, n2, c, scaling, longest, add_to, kernel)
+    return gained(u, weight, n2, c, scaling, longest, add_to, kernel)
 
 
 def _of_few(
@@ -70,6 +72,7 @@ def _of_few(
     scaling: float,
     longest: float | None,
     add_to: Tensor | None,
+    _kernel: ModuleType | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = wide(u @ weight.mT)
@@ -82,7 +85,7 @@ def _of_few(
     return _rounded(wide(add_to) + gained, add_to.dtype)
 
 
-def _gained(
+def _of_many(
     u: Tensor,
     weight: Tensor,
     n2: Tensor,
@@ -94,8 +97,31 @@ def _gained(
 ) -> Tensor:
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    out: Tensor = _GainedLinear.apply(u, weight, n2, c, scaling, longest, inside, kernel)
+    if torch.is_grad_enabled():
+        out: Tensor = _GainedLinear.apply(u, weight, n2, c, scaling, longest, inside, kernel)
+    else:
+        out, _, _ = _forward(u, weight, n2, c, scaling, longest, inside, kernel)
     return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
+
+
+def _forward(
+    u: Tensor,
+    weight: Tensor,
+    n2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    add_to: Tensor | None,
+    kernel: ModuleType | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The result, m² and the Gram matrix."""
+    gram = (gram_matrix if kernel is None else kernel.gram_matrix)(weight)
+    rows = _rows if kernel is None else kernel.rows
+    z, m2 = rows(u, gram, n2, c, scaling, longest)
+    if add_to is None:
+        return z @ weight.mT, m2, gram
+    flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
+    return flat.view(add_to.shape), m2, gram
 
 
 class _GainedLinear(torch.autograd.Function):
@@ -112,37 +138,35 @@ class _GainedLinear(torch.autograd.Function):
         kernel: ModuleType | None,
     ) -> Tensor:
         number = c.detach() if isinstance(c, Tensor) else c
-        gram = gram_matrix(weight)
-        rows = _rows if kernel is None else kernel.rows
-        z, m2 = rows(u, gram, n2, number, scaling, longest)
-        ctx.save_for_backward(u, weight, n2, m2, c if isinstance(c, Tensor) else None)
+        out, m2, gram = _forward(u, weight, n2, number, scaling, longest, add_to, kernel)
+        ctx.save_for_backward(u, weight, n2, m2, gram, c if isinstance(c, Tensor) else None)
         ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
         ctx.kernel, ctx.adds = kernel, add_to is not None
-        if add_to is None:
-            return z @ weight.mT
-        shape = add_to.shape
-        flat = torch.addmm(add_to.reshape(-1, shape[-1]), z.reshape(-1, z.shape[-1]), weight.mT)
-        return flat.view(shape)
+        return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        u, weight, n2, m2, c_tensor = ctx.saved_tensors
+        u, weight, n2, m2, gram, c_tensor = ctx.saved_tensors
         c, scaling, longest = ctx.numbers
         number = c if c_tensor is None else c_tensor
-        gram = gram_matrix(weight)
         rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
-        dz = dy @ weight
+        dy_rows = as_matrix(dy)
+        dz = torch.mm(dy_rows, weight).view(u.shape)
         du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
-        dw = dc = None
-        if ctx.needs_input_grad[1]:
-            # Uᵀ diag(w) U stays in float32: w may be larger than float16 holds
-            bend = wu.reshape(-1, wu.shape[-1]).mT @ wide(u).reshape(-1, u.shape[-1])
-            dw = dy.reshape(-1, dy.shape[-1]).mT @ z.reshape(-1, z.shape[-1])
-            dw = cast(wide(dw) + 2 * (wide(weight) @ bend), weight.dtype)
+        dw = _weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
+        dc = None
         if c_tensor is not None and ctx.needs_input_grad[3]:
             dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
         return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
+
+
+def _weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:
+    """`dyᵀ·z + 2·W·(Uᵀ diag(w) U)`."""
+    straight = torch.mm(dy.mT, as_matrix(z))
+    bend = torch.mm(as_matrix(wu).mT, cast(as_matrix(u), wu.dtype))
+    bent = torch.addmm(cast(straight, wu.dtype), cast(weight, wu.dtype), bend, alpha=2)
+    return cast(bent, weight.dtype)
 
 
 def gram_matrix(weight: Tensor) -> Tensor:
@@ -186,7 +210,7 @@ def _rows_backward(
     scaling: float,
     longest: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """du, dn², z, w·u (float32 at least) and each token's share of dc."""
+    """du, dn², z, w·u and each token's share of dc."""
     wide_u, wide_dz = wide(u), wide(dz)
     p, beyond = _reach(n2, c, longest)
     g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
@@ -201,7 +225,7 @@ def _rows_backward(
         cast(du, u.dtype),
         cast(c * dp, n2.dtype),
         _rounded(z, u.dtype),
-        w * wide_u,
+        cast(w * wide_u, roomy_dtype(u.dtype)),
         dp * n2 + dq * m2,
     )
 

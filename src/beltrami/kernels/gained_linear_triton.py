@@ -15,8 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels import lorentz_gain
+from beltrami.kernels.dtypes import roomy_dtype
 from beltrami.kernels.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
-from beltrami.kernels.norm_linear_triton import DTYPES, MAX_RANK, interpreted, on_device, padded
+from beltrami.kernels.norm_linear_triton import DTYPES, MAX_RANK, interpreted, padded
+from beltrami.kernels.starting import parts, start
 
 ROWS = 32  # of a program
 
@@ -38,6 +40,14 @@ def why_not(u: Tensor, weight: Tensor, n2: Tensor) -> str | None:
     return None
 
 
+def gram_matrix(weight: Tensor) -> Tensor:
+    """WᵀW in float32; without a copy of W in float32 where cuBLAS can do without."""
+    if weight.is_cuda and weight.dtype != torch.float32:
+        return torch.mm(weight.mT, weight, out_dtype=torch.float32)
+    wide = weight.float()
+    return wide.mT @ wide
+
+
 def rows(
     u: Tensor,
     gram: Tensor,
@@ -49,24 +59,26 @@ def rows(
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     u, n2 = u.contiguous(), n2.contiguous()
     z, m2 = torch.empty_like(u), torch.empty_like(n2)
-    n = n2.numel()
+    n, rank = n2.numel(), u.shape[-1]
     if n:
-        with on_device(u):
-            _rows[(triton.cdiv(n, ROWS),)](
-                u,
-                gram.contiguous(),
-                n2,
-                _on_its_device(c, u),
-                z,
-                m2,
-                n,
-                u.shape[-1],
-                scaling=float(scaling),
-                reach=0.0 if longest is None else float(longest) ** 2,
-                LIMITED=longest is not None,
-                RANK=padded(u.shape[-1]),
-                ROWS=ROWS,
-            )
+        start(
+            _rows,
+            (parts(n, ROWS),),
+            u,
+            gram.contiguous(),
+            n2,
+            _readable(c, u),
+            z,
+            m2,
+            n,
+            rank,
+            float(scaling),
+            0.0 if longest is None else float(longest) ** 2,
+            C_STORED=isinstance(c, Tensor),
+            LIMITED=longest is not None,
+            RANK=padded(rank),
+            ROWS=ROWS,
+        )
     return z, m2
 
 
@@ -79,42 +91,45 @@ def rows_backward(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """du, dn², z, w·u in float32, and each token's share of dc."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     u, n2 = u.contiguous(), n2.contiguous()
-    du, z, wu = torch.empty_like(u), torch.empty_like(u), torch.empty_like(u, dtype=torch.float32)
-    dn2, by_c = torch.empty_like(n2), torch.empty_like(n2)
-    n = n2.numel()
+    du, z, dn2 = torch.empty_like(u), torch.empty_like(u), torch.empty_like(n2)
+    wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
+    by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
+    n, rank = n2.numel(), u.shape[-1]
     if n:
-        with on_device(u):
-            _rows_backward[(triton.cdiv(n, ROWS),)](
-                dz.contiguous(),
-                u,
-                gram.contiguous(),
-                n2,
-                m2.contiguous(),
-                _on_its_device(c, u),
-                du,
-                dn2,
-                z,
-                wu,
-                by_c,
-                n,
-                u.shape[-1],
-                scaling=float(scaling),
-                reach=0.0 if longest is None else float(longest) ** 2,
-                LIMITED=longest is not None,
-                RANK=padded(u.shape[-1]),
-                ROWS=ROWS,
-            )
+        start(
+            _rows_backward,
+            (parts(n, ROWS),),
+            dz.contiguous(),
+            u,
+            gram.contiguous(),
+            n2,
+            m2.contiguous(),
+            _readable(c, u),
+            du,
+            dn2,
+            z,
+            wu,
+            dn2 if by_c is None else by_c,
+            n,
+            rank,
+            float(scaling),
+            0.0 if longest is None else float(longest) ** 2,
+            C_STORED=isinstance(c, Tensor),
+            LIMITED=longest is not None,
+            RANK=padded(rank),
+            ROWS=ROWS,
+        )
     return du, dn2, z, wu, by_c
 
 
-def _on_its_device(c: Tensor | float, u: Tensor) -> Tensor:
-    """c where the kernel can read it, so that nobody waits to learn it."""
+def _readable(c: Tensor | float, u: Tensor) -> Tensor | float:
+    """A tensor where the kernel can read it, so that nobody waits to learn it."""
     if isinstance(c, Tensor):
         return c.detach().to(u.device, torch.float32, non_blocking=True).reshape(1)
-    return torch.full((1,), c, dtype=torch.float32, device=u.device)
+    return float(c)
 
 
 @triton.jit
@@ -208,13 +223,14 @@ def _rows(
     u_ptr: tl.tensor,
     gram_ptr: tl.tensor,
     n2_ptr: tl.tensor,
-    c_ptr: tl.tensor,
+    c_or_ptr: tl.tensor,
     z_ptr: tl.tensor,
     m2_ptr: tl.tensor,
     n: tl.tensor,
     rank: tl.tensor,
     scaling: tl.tensor,
     reach: tl.tensor,
+    C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
@@ -227,7 +243,7 @@ def _rows(
     u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
-    c = tl.load(c_ptr)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
     m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
     p = c * n2
@@ -246,7 +262,7 @@ def _rows_backward(
     gram_ptr: tl.tensor,
     n2_ptr: tl.tensor,
     m2_ptr: tl.tensor,
-    c_ptr: tl.tensor,
+    c_or_ptr: tl.tensor,
     du_ptr: tl.tensor,
     dn2_ptr: tl.tensor,
     z_ptr: tl.tensor,
@@ -256,6 +272,7 @@ def _rows_backward(
     rank: tl.tensor,
     scaling: tl.tensor,
     reach: tl.tensor,
+    C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
@@ -270,7 +287,7 @@ def _rows_backward(
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
-    c = tl.load(c_ptr)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     p = c * n2
     beyond = p > reach
     if LIMITED:
@@ -285,5 +302,6 @@ def _rows_backward(
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, c * dp, mask=real)
     tl.store(z_ptr + at, _rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
-    tl.store(wu_ptr + at, w[:, None] * u, mask=inside)
-    tl.store(by_c_ptr + row, dp * n2 + dq * m2, mask=real)
+    tl.store(wu_ptr + at, (w[:, None] * u).to(wu_ptr.dtype.element_ty), mask=inside)
+    if C_STORED:
+        tl.store(by_c_ptr + row, dp * n2 + dq * m2, mask=real)

@@ -1,13 +1,11 @@
 r"""`norm_linear` on a GPU: norms from one pass over x, and its gradient from another.
 
-Forwards the product is cuBLAS's, and a kernel of its own takes the norms; or, with `ONE_PASS`, one
-kernel takes both and x is read once. Backwards a program reads a tile of x and writes the same tile
-of its gradient. No sum is spread over programs: the same input gives the same bits.
+Forwards one kernel takes both and x is read once; of few tokens the product is cuBLAS's, and a
+kernel of its own takes the norms. Backwards a program reads a tile of x and writes the same tile of
+its gradient. No sum is spread over programs: the same input gives the same bits.
 """
 
 from __future__ import annotations
-
-import contextlib
 
 import torch
 import triton
@@ -15,8 +13,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-ONE_PASS = False
-ROWS, COLUMNS = 32, 128  # of a tile that is multiplied
+from beltrami.kernels.starting import parts, start
+
+ONE_PASS = 4096  # tokens from which on one kernel takes both: fewer leave most of a GPU idle
+PRODUCT_ROWS, ROWS, COLUMNS = 64, 32, 128  # of tiles that are multiplied, forwards and backwards
 NORM_ROWS, NORM_COLUMNS = 4, 512  # of a tile that is only summed
 MAX_RANK = 128  # of the weight: a tile's products stay in registers
 MOST_COLUMNS = 65_535 * COLUMNS  # what CUDA's grid holds
@@ -41,58 +41,70 @@ def why_not(x: Tensor, weight: Tensor) -> str | None:
 
 def product_and_norms(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """`x·Wᵀ`, (..., r), and `|x|²`, (..., 1), in float32."""
-    flat = _as_rows(x)
-    (n, columns), rank = flat.shape, weight.shape[0]
+    flat, n, row = _as_rows(x)
+    rank, columns = weight.shape
     n2 = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
-    if not ONE_PASS:
+    if n < ONE_PASS:
         if n:
-            with on_device(x):
-                _norms[(triton.cdiv(n, NORM_ROWS),)](
-                    flat, n2, n, columns, flat.stride(0), ROWS=NORM_ROWS, COLUMNS=NORM_COLUMNS
-                )
-        return F.linear(x, weight), n2
-    u = torch.empty(*x.shape[:-1], rank, dtype=x.dtype, device=x.device)
-    if n:
-        with on_device(x):
-            _product_and_norms[(triton.cdiv(n, ROWS),)](
+            start(
+                _norms,
+                (parts(n, NORM_ROWS),),
                 flat,
-                weight.contiguous(),
-                u,
                 n2,
                 n,
                 columns,
-                rank,
-                flat.stride(0),
-                RANK=padded(rank),
-                ROWS=ROWS,
-                COLUMNS=COLUMNS,
-                WIDEN=interpreted(),
+                row,
+                ROWS=NORM_ROWS,
+                COLUMNS=NORM_COLUMNS,
             )
+        return F.linear(x, weight), n2
+    u = torch.empty(*x.shape[:-1], rank, dtype=x.dtype, device=x.device)
+    start(
+        _product_and_norms,
+        (parts(n, PRODUCT_ROWS),),
+        flat,
+        weight.contiguous(),
+        u,
+        n2,
+        n,
+        columns,
+        rank,
+        row,
+        RANK=padded(rank),
+        ROWS=PRODUCT_ROWS,
+        COLUMNS=COLUMNS,
+        WIDEN=interpreted(),
+    )
     return u, n2
 
 
-def input_gradient(x: Tensor, weight: Tensor, du: Tensor, dn2: Tensor) -> Tensor:
-    """`du·W + 2·dn²·x`, in the shape and dtype of x; rounded once."""
-    flat = _as_rows(x)
-    (n, columns), rank = flat.shape, weight.shape[0]
+def input_gradient(
+    x: Tensor, weight: Tensor, du: Tensor, dn2: Tensor, add_to: Tensor | None = None
+) -> Tensor:
+    """`add_to + du·W + 2·dn²·x`, in the shape and dtype of x; rounded once."""
+    flat, n, row = _as_rows(x)
+    rank, columns = weight.shape
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if dx.numel():
-        with on_device(x):
-            _input_gradient[(triton.cdiv(n, ROWS), triton.cdiv(columns, COLUMNS))](
-                flat,
-                weight.contiguous(),
-                du.contiguous(),
-                dn2.contiguous(),
-                dx,
-                n,
-                columns,
-                rank,
-                flat.stride(0),
-                RANK=padded(rank),
-                ROWS=ROWS,
-                COLUMNS=COLUMNS,
-                WIDEN=interpreted(),
-            )
+    if n:
+        start(
+            _input_gradient,
+            (parts(n, ROWS), parts(columns, COLUMNS)),
+            flat,
+            weight.contiguous(),
+            du.contiguous(),
+            dn2.contiguous(),
+            dx if add_to is None else add_to.contiguous(),
+            dx,
+            n,
+            columns,
+            rank,
+            row,
+            ADDS=add_to is not None,
+            RANK=padded(rank),
+            ROWS=ROWS,
+            COLUMNS=COLUMNS,
+            WIDEN=interpreted(),
+        )
     return dx
 
 
@@ -103,18 +115,17 @@ def interpreted() -> bool:
 
 def padded(rank: int) -> int:
     """The size of a tile that holds so many numbers a row and can be multiplied."""
-    return max(LEAST_RANK, int(triton.next_power_of_2(rank)))
+    return max(LEAST_RANK, 1 << (rank - 1).bit_length())
 
 
-def on_device(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Where kernels on x are to be started."""
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
-
-
-def _as_rows(x: Tensor) -> Tensor:
-    """(n, d) with the numbers of a row side by side; rows may lie anywhere."""
-    flat = x.reshape(x.shape[:-1].numel(), x.shape[-1])
-    return flat if flat.stride(1) == 1 else flat.contiguous()
+def _as_rows(x: Tensor) -> tuple[Tensor, int, int]:
+    """x with the numbers of a row side by side, how many rows, and how far apart they are."""
+    columns = x.shape[-1]
+    if x.is_contiguous():
+        return x, x.numel() // max(columns, 1), columns
+    flat = x.reshape(x.shape[:-1].numel(), columns)
+    flat = flat if flat.stride(1) == 1 else flat.contiguous()
+    return flat, flat.shape[0], flat.stride(0)
 
 
 @triton.jit
@@ -130,8 +141,8 @@ def _norms(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real_row = row < n
     squares = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in range(0, columns, COLUMNS):
-        j = start + tl.arange(0, COLUMNS)
+    for first in range(0, columns, COLUMNS):
+        j = first + tl.arange(0, COLUMNS)
         x = tl.load(
             x_ptr + row[:, None] * x_row + j[None, :],
             mask=real_row[:, None] & (j < columns)[None, :],
@@ -161,8 +172,8 @@ def _product_and_norms(
     real_row, real_k = row < n, k < rank
     u = tl.zeros((ROWS, RANK), tl.float32)
     squares = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in range(0, columns, COLUMNS):
-        j = start + tl.arange(0, COLUMNS)
+    for first in range(0, columns, COLUMNS):
+        j = first + tl.arange(0, COLUMNS)
         real_column = j < columns
         x = tl.load(
             x_ptr + row[:, None] * x_row + j[None, :],
@@ -191,11 +202,13 @@ def _input_gradient(
     weight_ptr: tl.tensor,
     du_ptr: tl.tensor,
     dn2_ptr: tl.tensor,
+    add_ptr: tl.tensor,
     dx_ptr: tl.tensor,
     n: tl.tensor,
     columns: tl.tensor,
     rank: tl.tensor,
     x_row: tl.tensor,
+    ADDS: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -218,9 +231,11 @@ def _input_gradient(
         other=0.0,
     )
     dn2 = tl.load(dn2_ptr + row, mask=real_row, other=0.0)
+    at = row[:, None] * columns + j[None, :]
     dx = (2.0 * dn2)[:, None] * x.to(tl.float32)
+    if ADDS:
+        dx += tl.load(add_ptr + at, mask=inside, other=0.0).to(tl.float32)
     if WIDEN:  # the interpreter cannot multiply bfloat16
         du, weight = du.to(tl.float32), weight.to(tl.float32)
     dx = tl.dot(du, weight, dx, input_precision="ieee")
-    at = row[:, None] * columns + j[None, :]
     tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)

@@ -23,6 +23,7 @@ from beltrami.peft.projections import (
     LearnedCurvature,
     Magnitude,
     ResidualUnit,
+    Seen,
     UpProjection,
 )
 from beltrami.peft.residual_norm import ResidualNorm
@@ -230,15 +231,19 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 self.unmerge()
             plain: Tensor = self.base_layer(x, *args, **kwargs)
             return plain
+        seen: list[tuple[str, Any]] = []
+        for adapter in self.active_adapters if names is None else ():
+            if adapter in self.hyplora_A:
+                x, part = self._see(adapter, x)
+                seen.append((adapter, part))
         base: Tensor = self.base_layer(x, *args, **kwargs)
         if self.quantization_backend is not None:
             base = self.quantization_backend.maybe_clone_base_result(base)
         if names is not None:
             return self._mixed(x, base, names)
         result = base
-        for adapter in self.active_adapters:
-            if adapter in self.hyplora_A:
-                result = self._adapted(adapter, x, result, base)
+        for adapter, part in seen:
+            result = self._adapted(adapter, part, result, base)
         return result
 
     def _mixed(self, x: Tensor, base: Tensor, names: Sequence[str]) -> Tensor:
@@ -256,23 +261,35 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 rows = torch.tensor(
                     [i for i, name in enumerate(names) if name == adapter], device=x.device
                 )
-                result[rows] = self._adapted(adapter, x[rows], base[rows], base[rows], rows)
+                _, part = self._see(adapter, x[rows], rows)
+                result[rows] = self._adapted(adapter, part, base[rows], base[rows])
         return result
 
-    def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
-    ) -> Tensor:
+    def _see(self, adapter: str, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Any]:
+        """x for what is made of it after this, and what `_adapted` is to know of it.
+
+        Args:
+            adapter: its name.
+            x: the layer's input.
+            rows: which rows of the batch they are, if not all.
+        """
+        down = self.hyplora_A[adapter]
+        given = self._cast_input_dtype(x, down.weight.dtype)
+        dropped = self.hyplora_dropout[adapter](given)
+        after, seen = down(dropped)
+        if adapter in self.hyplora_residual_norm:
+            seen = seen._replace(n2=self._residual(adapter, given, rows))
+        return (after if dropped is x else x), seen
+
+    def _adapted(self, adapter: str, seen: Any, result: Tensor, base: Tensor) -> Tensor:
         """A result with one adapter's update.
 
         Args:
             adapter: its name.
-            x: the layer's input. result: what to add to. base: what the base layer made of x.
-            rows: which rows of the batch they are, if not all.
+            seen: what `_see` found.
+            result: what to add to. base: what the base layer made of its input.
         """
-        x = self._cast_input_dtype(x, self.hyplora_A[adapter].weight.dtype)
-        u, n2, time_in = self.hyplora_A[adapter](self.hyplora_dropout[adapter](x))
-        if adapter in self.hyplora_residual_norm:
-            n2 = self._residual(adapter, x, rows)
+        u, n2, time_in = seen
         curvatures = self._curvatures(adapter, u)
         if self.observing:
             self._observe(adapter, u, n2, curvatures, time_in)
@@ -566,10 +583,11 @@ class HypLoraEmbedding(HypLoraLayer):
         if random:
             nn.init.normal_(self.hyplora_A[adapter].weight, std=RANDOM_START)
 
-    def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
-    ) -> Tensor:
-        u = self.hyplora_A[adapter](x)
+    def _see(self, adapter: str, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return x, self.hyplora_A[adapter](x)
+
+    def _adapted(self, adapter: str, seen: Tensor, result: Tensor, base: Tensor) -> Tensor:
+        u = seen
         scale = self._get_embed_scale()
         n2 = base.detach().float().square().sum(-1, keepdim=True)
         n2 = n2 if scale is None else n2 / scale.float() ** 2  # as the table has it, and A and B
@@ -619,14 +637,11 @@ class HypLoraLorentzLinear(HypLoraLayer):
         """The curvature of the base layer's points."""
         return (self.get_base_layer().manifold.c,)
 
-    def _adapted(
-        self, adapter: str, x: Tensor, result: Tensor, base: Tensor, rows: Tensor | None = None
-    ) -> Tensor:
-        x = self._cast_input_dtype(x, self.hyplora_A[adapter].weight.dtype)
-        u, n2, _ = self.hyplora_A[adapter](self.hyplora_dropout[adapter](x))
+    def _adapted(self, adapter: str, seen: Seen, result: Tensor, base: Tensor) -> Tensor:
         (c,) = self.curvatures(adapter)
+        flat = torch.zeros_like(seen.n2)
         delta = self.hyplora_B[adapter](
-            u, torch.zeros_like(n2), Curvatures((c,)), scaling=self.hyplora_scaling[adapter]
+            seen.u, flat, Curvatures((c,)), scaling=self.hyplora_scaling[adapter]
         )
         step = lorentz.exp0(delta.to(result.dtype), c)
         return lorentz.boost(step, result, c)

@@ -7,18 +7,26 @@ sharded parameters when a module is called (FSDP, DeepSpeed ZeRO-3) then need to
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Curvature
-from beltrami.kernels.norm_linear import norm_linear
+from beltrami.kernels.norm_linear import norm_linear_beside
 from beltrami.peft.config import CURVATURE_BOUNDS
 from beltrami.peft.gains import AdapterMap, Curvatures
 
 TOKEN_REACH = math.log(4.0)  # a token moves a curvature by up to this factor, both ways
+
+
+class Seen(NamedTuple):
+    """What an adapter sees of tokens: u = A·x, (..., r), n² = |x|², (..., 1), and a time column."""
+
+    u: Tensor
+    n2: Tensor
+    time_in: Tensor | None = None
 
 
 class DownProjection(nn.Module):
@@ -42,11 +50,11 @@ class DownProjection(nn.Module):
         if self.time_weight is not None:
             nn.init.uniform_(self.time_weight, -bound, bound)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """`A·x` (..., r), `|x|²` (..., 1), and the time column."""
-        u, n2 = norm_linear(x, self.weight)
+    def forward(self, x: Tensor) -> tuple[Tensor, Seen]:
+        """x for all that is made of it after this, as in `norm_linear_beside`, and what is seen."""
+        x, u, n2 = norm_linear_beside(x, self.weight)
         # A copy: the parameter itself may be gone when it is used, outside of this module.
-        return u, n2, None if self.time_weight is None else self.time_weight.clone()
+        return x, Seen(u, n2, None if self.time_weight is None else self.time_weight.clone())
 
     def extra_repr(self) -> str:
         """Sizes."""
