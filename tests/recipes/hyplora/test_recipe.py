@@ -20,7 +20,7 @@ from tests.recipes.hyplora.small import SMALL, _own_cache, fixture_model_cache  
 from tests.recipes.interruption import run_interrupted
 
 EVERY = (
-    "full", "prefix", "series", "parallel", "rslora", "dora", *HYPLORA,
+    "full", "prefix", "series", "parallel", "lora-gained", "rslora", "dora", *HYPLORA,
 )  # fmt: skip
 
 
@@ -122,6 +122,17 @@ def test_equal_alpha_and_a_sweep_of_curvatures() -> None:
     found = {c.model: c for c in HypLoraRecipe(published).contestants()}
     assert found["lora"].settings["alpha"] == 64
     assert found["hyplora-learned"].settings["alpha"] == 32
+
+
+def test_a_constant_gain_is_a_larger_alpha() -> None:
+    """That of a token of mean square 1, whose update is small."""
+    from beltrami.kernels.lorentz_gain import lorentz_gain
+
+    config = dataclasses.replace(SMALL, methods=("lora-gained",), alpha=4.0)
+    found = {c.model: c for c in HypLoraRecipe(config).contestants()}
+    gain = lorentz_gain(torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    assert found["lora-gained"].settings["alpha"] == pytest.approx(4.0 * gain.item())
+    assert found["lora"].settings["alpha"] == 4.0
 
 
 def test_the_curvature_from_data_is_within_bounds() -> None:

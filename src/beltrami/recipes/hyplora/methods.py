@@ -35,6 +35,9 @@ HYPLORA: dict[str, dict[str, Any]] = {
     "hyplora-rslora": {"use_rslora": True},
     "hyplora-repo": {"reference": "repo"},
 }
+GAINED = "lora-gained"
+# What HypLoRA of curvature 1 multiplies the small update of a token of mean square 1 by.
+CONSTANT_GAIN = math.sinh(1.0)
 # Full fine-tuning wants smaller rates than adapters, prefixes larger ones.
 RATE_FACTORS = {"full": 0.1, "prefix": 10.0}
 
@@ -112,7 +115,7 @@ def fine_tuned(
     if method == "prefix":
         tokens = _prefix_tokens(base, targets, rank)
         config: Any = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=tokens)
-    elif method in ("lora", "rslora", "dora"):
+    elif method in ("lora", GAINED, "rslora", "dora"):
         config = LoraConfig(
             lora_alpha=alpha,
             lora_dropout=dropout,

@@ -13,7 +13,14 @@ from torch import nn
 from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
 from beltrami.recipes.hyplora.bottleneck import target_names
 from beltrami.recipes.hyplora.config import NAMES, TINY, TWIN, HypLoraRunConfig
-from beltrami.recipes.hyplora.methods import HYPLORA, RATE_FACTORS, FineTuned, fine_tuned
+from beltrami.recipes.hyplora.methods import (
+    CONSTANT_GAIN,
+    GAINED,
+    HYPLORA,
+    RATE_FACTORS,
+    FineTuned,
+    fine_tuned,
+)
 from beltrami.recipes.hyplora.prompts import Coded, encode
 from beltrami.recipes.hyplora.questions import load_questions
 from beltrami.recipes.hyplora.scoring import (
@@ -120,17 +127,23 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 {"learning_rate": factor * rate} for rate in config.chosen("learning_rates")
             )
             for name, told in self._variants(method):
-                own = config.chosen("hyplora_alpha") if method in HYPLORA else None
                 settings = {
                     **common,
                     "method": method,
-                    "alpha": own or config.chosen("alpha"),
+                    "alpha": self._alpha(method),
                     "hyplora": told,
                 }
                 twin = None if method == TWIN else TWIN
                 choices = ({},) if method == "base" else rates
                 found.append(Contestant(name, "", settings, twin, choices))
         return found
+
+    def _alpha(self, method: str) -> float:
+        """The same for all but those that are told otherwise."""
+        alpha: float = self.config.chosen("alpha")
+        if method == GAINED:
+            return alpha * CONSTANT_GAIN
+        return self.config.chosen("hyplora_alpha") or alpha if method in HYPLORA else alpha
 
     def _variants(self, method: str) -> list[tuple[str, dict[str, Any]]]:
         """Names and options of a method's contestants: one each, but a sweep for "hyplora"."""
