@@ -32,7 +32,7 @@ from torch.nn import functional as F
 
 import beltrami.nn as bnn
 from beltrami.geometry import Curvature, Euclidean, Lorentz
-from beltrami.recipes.intervals import mean_interval
+from beltrami.analysis.intervals import mean_interval
 from benchmarks import machine, markers
 from benchmarks.command import execute
 from benchmarks.layers_cases import plain_block

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from beltrami.recipes.intervals import Interval, mean_interval
+from beltrami.analysis.intervals import Interval, mean_interval
 from benchmarks.hierarchies_timing import Finish, Speed
 
 Cells = tuple[str, ...]

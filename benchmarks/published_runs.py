@@ -18,7 +18,7 @@ import tyro
 
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import read_document
-from beltrami.recipes.intervals import Interval
+from beltrami.analysis.intervals import Interval
 from benchmarks import machine, markers
 from benchmarks.command import execute
 

@@ -1,61 +1,167 @@
+"""Gromov's δ: against its definitions, of spaces whose δ is known, and bad input."""
+
 from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
-from beltrami.analysis import gromov
-from beltrami.analysis.gromov import curvature_estimate, relative_delta
+from beltrami.analysis.gromov import curvature_estimate, delta_hyperbolicity
+from beltrami.analysis.null_models import hop_distances, tree_distances
 from beltrami.data.load import load_hierarchy
+from beltrami.geometry import Lorentz
 
 
-def literal(d: torch.Tensor, base: int) -> float:
+def at_base(d: Tensor, base: int) -> float:
+    """By the definition with Gromov products."""
+
     def product(i: int, j: int) -> float:
         return float(d[i, base] + d[j, base] - d[i, j]) / 2
 
     n = range(len(d))
-    largest = max(
+    return max(
         min(product(i, k), product(k, j)) - product(i, j) for i, j, k in itertools.product(n, n, n)
     )
-    return 2 * largest / float(d.max())
 
 
-def test_against_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = torch.randn(11, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    d = torch.cdist(points, points)
-    for base in (0, 4):
-        assert relative_delta(d, base=base) == pytest.approx(literal(d, base), abs=1e-12)
-    whole = relative_delta(d)
-    monkeypatch.setattr(gromov, "MOST_NUMBERS", 1)  # a row at a time
-    assert relative_delta(d) == whole
+def of_quadruple(d: Tensor, four: tuple[int, ...]) -> float:
+    w, x, y, z = four
+    sums = sorted([d[w, x] + d[y, z], d[w, y] + d[x, z], d[w, z] + d[x, y]])
+    return float(sums[2] - sums[1]) / 2
 
 
-def test_trees_have_none_and_cycles_have_much() -> None:
+def points(n: int, dimensions: int, seed: int = 0) -> Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(n, dimensions, generator=g, dtype=torch.float64)
+
+
+def cycle(n: int) -> Tensor:
+    apart = (torch.arange(n)[None] - torch.arange(n)[:, None]).abs()
+    return torch.minimum(apart, n - apart)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(4, 9), st.integers(1, 5), st.integers(0, 1000))
+def test_against_both_definitions(n: int, dimensions: int, seed: int) -> None:
+    x = points(n, dimensions, seed)
+    d = torch.cdist(x, x)
+    for base in (0, n - 1):
+        found = delta_hyperbolicity(x, base=base)
+        assert found.delta == pytest.approx(at_base(d, base), abs=1e-12)
+        if found.quadruple:
+            assert found.quadruple[0] == base
+            assert of_quadruple(d, found.quadruple) == pytest.approx(found.delta, abs=1e-12)
+    found = delta_hyperbolicity(d, "distances", base="all")
+    largest = max(of_quadruple(d, four) for four in itertools.combinations(range(n), 4))
+    assert found.delta == pytest.approx(largest, abs=1e-12)
+    assert found.relative == pytest.approx(2 * largest / d.max().item(), abs=1e-12)
+
+
+def test_trees_have_none() -> None:
+    for base in (0, 17, "all"):
+        found = delta_hyperbolicity(tree_distances(80), "distances", base=base)  # type: ignore[arg-type]
+        assert (found.delta, found.relative, found.quadruple) == (0.0, 0.0, ())
+    weights = torch.rand(1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scaled = delta_hyperbolicity(weights * tree_distances(80), "distances", base="all")
+    assert scaled.relative == pytest.approx(0, abs=1e-14)
+
+
+def test_a_taxonomy_is_a_tree() -> None:
     tree = load_hierarchy("carnivores").spanning_tree()
-    hops = torch.zeros(len(tree.labels), len(tree.labels))
-    for i, j in itertools.combinations(range(len(tree.labels)), 2):
-        ways = []
-        for node in (i, j):
-            way = [node]
-            while tree.parent[way[-1]] >= 0:
-                way.append(tree.parent[way[-1]])
-            ways.append(way)
-        shared = len(set(ways[0]) & set(ways[1]))
-        hops[i, j] = hops[j, i] = len(ways[0]) + len(ways[1]) - 2 * shared
-    assert relative_delta(hops) == 0
-    n = 24
-    around = torch.arange(n)
-    apart = (around.unsqueeze(0) - around.unsqueeze(1)).abs()
-    assert relative_delta(torch.minimum(apart, n - apart)) == pytest.approx(1.0)
+    joined = torch.zeros(len(tree.labels), len(tree.labels), dtype=torch.bool)
+    for node, parent in enumerate(tree.parent):
+        if parent >= 0:
+            joined[node, parent] = joined[parent, node] = True
+    hops = hop_distances(joined)
+    assert delta_hyperbolicity(hops, "distances", base="all").delta == 0
+
+
+@pytest.mark.parametrize(("n", "delta"), [(4, 1.0), (5, 0.5), (8, 2.0), (12, 3.0), (24, 6.0)])
+def test_cycles(n: int, delta: float) -> None:
+    """n/4 where 4 divides n; a pentagon has 1/2."""
+    assert delta_hyperbolicity(cycle(n), "distances", base="all").delta == delta
+
+
+def test_the_hyperbolic_plane_has_log_2() -> None:
+    """Its δ of four points is log 2, which a large square nearly has; at c, log 2/√c."""
+    far = 9.0
+    plane = Lorentz(c=4.0)
+    directions = torch.tensor([[1.0, 0], [0, 1], [-1, 0], [0, -1]], dtype=torch.float64)
+    corners = plane.exp0(far * directions)
+    found = delta_hyperbolicity(corners, plane, base="all")
+    assert found.delta == pytest.approx(math.log(2) / 2, rel=1e-6)
+    cloud = plane.exp0(3 * points(60, 2))
+    assert delta_hyperbolicity(cloud, plane, base="all").delta <= math.log(2) / 2
+
+
+def test_a_flat_square_and_angles() -> None:
+    square = torch.tensor([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+    assert delta_hyperbolicity(square, base="all").delta == pytest.approx(math.sqrt(2) - 1)
+    around = torch.arange(8) * math.pi / 4
+    circle = torch.stack([around.cos(), around.sin()], 1) * torch.rand(8, 1).add(0.5)
+    assert delta_hyperbolicity(circle, "angle", base="all").relative == pytest.approx(1, abs=1e-6)
 
 
 def test_scale_does_not_matter_and_points_may_coincide() -> None:
-    points = torch.randn(9, 2, generator=torch.Generator().manual_seed(1))
-    d = torch.cdist(points.double(), points.double())
-    assert relative_delta(7 * d) == pytest.approx(relative_delta(d))
-    assert relative_delta(torch.zeros(3, 3)) == 0
+    x = points(9, 2, seed=1)
+    assert delta_hyperbolicity(7 * x).relative == pytest.approx(delta_hyperbolicity(x).relative)
+    assert delta_hyperbolicity(torch.zeros(5, 3)).relative == 0
+    assert delta_hyperbolicity(x.repeat(3, 1), base="all").delta == pytest.approx(
+        delta_hyperbolicity(x, base="all").delta
+    )
+
+
+def test_one_base_point_gives_half_at_least() -> None:
+    x = points(40, 3)
+    whole = delta_hyperbolicity(x, base="all").delta
+    for base in range(0, 40, 7):
+        assert whole / 2 <= delta_hyperbolicity(x, base=base).delta <= whole
+
+
+def test_samples_have_an_interval() -> None:
+    x = points(300, 16)
+    found = delta_hyperbolicity(x, sample=50, repeats=8, seed=3)
+    assert (found.points, found.compared) == (300, 50)
+    assert found.low < found.relative < found.high
+    assert found == delta_hyperbolicity(x, sample=50, repeats=8, seed=3)
+    assert found != delta_hyperbolicity(x, sample=50, repeats=8, seed=4)
+    d = torch.cdist(x, x)
+    other = delta_hyperbolicity(d, "distances", sample=50, repeats=8, seed=3)
+    assert other.relative == pytest.approx(found.relative)
+    assert delta_hyperbolicity(x, sample=300).quadruple  # all of them: exact
+
+
+@pytest.mark.parametrize(("dimensions", "measured"), [(64, 0.28), (768, 0.107), (4096, 0.049)])
+def test_noise_is_as_tree_like_as_measured(dimensions: int, measured: float) -> None:
+    """Sixty Gaussian points at a base point, mean of several: our own first measurements."""
+    found = [delta_hyperbolicity(points(60, dimensions, seed)).relative for seed in range(40)]
+    assert sum(found) / len(found) == pytest.approx(measured, rel=0.05)
+
+
+def test_float32_for_many_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = points(50, 8)
+    exact = delta_hyperbolicity(x).relative
+    monkeypatch.setattr("beltrami.analysis.gromov.MOST_IN_FLOAT64", 10)
+    assert delta_hyperbolicity(x).relative == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"base": "all"}, {"sample": 9, "repeats": 3}])
+def test_progress_goes_to_the_end(options: dict[str, Any]) -> None:
+    told: list[float] = []
+    delta_hyperbolicity(points(20, 3), tick=told.append, **options)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+
+
+def test_numbers_of_the_result() -> None:
+    found = delta_hyperbolicity(points(20, 3)).as_dict()
+    assert {"delta", "diameter", "relative", "low", "high", "points", "base"} <= found.keys()
 
 
 def test_curvatures() -> None:
@@ -63,14 +169,31 @@ def test_curvatures() -> None:
     assert curvature_estimate(0.288) == pytest.approx(0.25)
     assert curvature_estimate(0) == 10
     assert curvature_estimate(100) == 0.01
-
-
-def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"\(n, n\)"):
-        relative_delta(torch.zeros(3, 2))
-    with pytest.raises(ValueError, match="finite"):
-        relative_delta(torch.full((3, 3), math.nan))
-    with pytest.raises(ValueError, match="base"):
-        relative_delta(torch.zeros(3, 3), base=3)
     with pytest.raises(ValueError, match="negative"):
         curvature_estimate(-math.inf)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "message"),
+    [
+        (torch.zeros(3, 2), {}, "compares 4 points, and there are 3"),
+        (torch.zeros(5), {}, r"x must be \(n, d\), got \(5,\)"),
+        (torch.zeros(5, 4), {"metric": "distances"}, r"x must be \(n, n\), got \(5, 4\)"),
+        (torch.full((5, 2), math.nan), {}, "finite"),
+        (torch.zeros(5, 2), {"metric": "manhattan"}, "metric must be .* got 'manhattan'"),
+        (torch.zeros(5, 2), {"base": 5}, "base must be .* got 5"),
+        (torch.zeros(5, 2), {"base": -1}, "base must be at least 0, got -1"),
+        (torch.zeros(5, 2), {"sample": 3}, "sample must be at least 4, got 3"),
+        (torch.zeros(5, 2), {"sample": 4, "repeats": 1}, "repeats must be at least 2, got 1"),
+        (-tree_distances(5), {"metric": "distances"}, "not be negative"),
+        (tree_distances(5).triu(), {"metric": "distances"}, "symmetric"),
+        (tree_distances(5) + torch.eye(5), {"metric": "distances"}, "0 on the diagonal"),
+    ],
+)
+def test_bad_input(x: Tensor, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        delta_hyperbolicity(x, **options)
+    with pytest.raises(TypeError, match="real numbers"):
+        delta_hyperbolicity(torch.zeros(5, 5, dtype=torch.bool))
+    with pytest.raises(TypeError, match="Tensor"):
+        delta_hyperbolicity([[0.0]])  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from beltrami.recipes.intervals import Interval
+from beltrami.analysis.intervals import Interval
 from beltrami.recipes.outcome import Comparison, TrialResult, compare, interval_json
 from beltrami.recipes.recipe import Metric, Trial
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from beltrami.recipes.intervals import Interval
+from beltrami.analysis.intervals import Interval
 from beltrami.recipes.outcome import Comparison, Outcome, Standing, TrialResult
 from beltrami.recipes.recipe import Contestant, Metric, Trial
 from beltrami.recipes.tables import difference_cell, show, standing_tables

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from beltrami.analysis.intervals import Interval
 from beltrami.cli.app import parse
 from beltrami.recipes import tour_report
 from beltrami.recipes.embedding import GEOMETRIES
-from beltrami.recipes.intervals import Interval
 from beltrami.recipes.tour import LEARNING_RATES, Run, Tour, TourConfig
 
 EDGES = "child,parent\n" + "\n".join(

@@ -1,45 +1,105 @@
-"""How tree-like distances are: Gromov's δ, relative to the diameter."""
+r"""How tree-like distances are: Gromov's δ.
+
+With the Gromov products `(i|j) = (d(i,b) + d(j,b) − d(i,j))/2` of a base point b, δ at b is the
+largest `min((i|k), (k|j)) − (i|j)`. Over all base points it is half of what the largest of the
+three sums of opposite distances among four points exceeds the second by, at most: 0 for trees.
+Relative to the diameter, 2δ/diameter, it lies between 0 and 1. One base point gives at least half
+of the δ of all.
+
+A small δ alone says little. Points that are all equally far apart are a star, hence a tree, so that
+noise in many dimensions has a small δ, too: compare with `analysis.null_models`.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-MOST_NUMBERS = 1 << 24  # in a tile of the (max, min) product
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.gromov_search import Gap, largest_gap
+from beltrami.analysis.intervals import mean_interval
+from beltrami.analysis.results import Result
+from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.geometry.manifold import Manifold
+
+Metric = Literal["euclidean", "angle", "distances"] | Manifold
+FEWEST = 4  # points that δ says something about
+MOST_IN_FLOAT64 = 8192  # points; more are compared in float32, in half the memory
 # The δ of the Poincaré disk of curvature −1, in the units in which Khrulkov et al. 2020 compare.
 DISK = 0.144
+_ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
-def relative_delta(distances: Tensor, *, base: int = 0) -> float:
-    """2δ/diameter at one base point: 0 for trees, up to 1.
-
-    With the Gromov products `(i|j) = (d(i,b) + d(j,b) − d(i,j))/2` of the base b, δ is the largest
-    `min((i|k), (k|j)) − (i|j)`. A fixed base gives at least half of the δ over all of them. Points
-    that are all equally far apart are a star, hence a tree, so that noise in many dimensions has a
-    small δ, too: compare with a null model before you call data hyperbolic.
+@dataclass(frozen=True)
+class Delta(Result):
+    """Gromov's δ of some points.
 
     Args:
-        distances: (n, n), symmetric.
-        base: the point b.
+        delta: δ; of samples, the mean.
+        diameter: the largest distance; of samples, the mean.
+        relative: 2δ/diameter, from 0 for trees to 1; of samples, the mean.
+        low, high: 95 % interval of `relative` over samples; the number itself where all points were
+            compared.
+        points: how many there are. compared: how many are compared with each other at once.
+        base: the base point, or −1 if all were.
+        quadruple: four points that have it, the base point first; none if δ is 0 or of samples.
     """
-    if distances.dim() != 2 or distances.shape[0] != distances.shape[1]:
-        raise ValueError(f"distances must be (n, n), got {tuple(distances.shape)}")
-    n = len(distances)
-    if not -n <= base < n:
-        raise ValueError(f"base must be one of {n} points, got {base}")
-    d = distances.double()
-    if not bool(torch.isfinite(d).all()):
-        raise ValueError("distances must be finite")
-    diameter = float(d.max()) if n else 0.0
-    if not diameter > 0:
-        return 0.0
-    products = (d[base].unsqueeze(0) + d[base].unsqueeze(1) - d) / 2
-    largest = 0.0
-    rows = max(1, MOST_NUMBERS // (n * n))
-    for some in products.split(rows):
-        best = torch.minimum(some.unsqueeze(2), products.unsqueeze(0)).amax(1)
-        largest = max(largest, float((best - some).max()))
-    return 2 * largest / diameter
+
+    delta: float
+    diameter: float
+    relative: float
+    low: float
+    high: float
+    points: int
+    compared: int
+    base: int
+    quadruple: tuple[int, ...] = ()
+
+
+def delta_hyperbolicity(
+    x: Tensor,
+    metric: Metric = "euclidean",
+    *,
+    base: int | Literal["all"] = 0,
+    sample: int | None = None,
+    repeats: int = 20,
+    seed: int = 0,
+    tick: Callable[[float], None] = lambda share: None,
+) -> Delta:
+    """Gromov's δ, exactly; or of samples of the points, with an interval.
+
+    Args:
+        x: points, (n, d), or distances, (n, n).
+        metric: "euclidean"; "angle" between points; "distances" if x has them; or a manifold whose
+            points they are.
+        base: the base point, or "all" of them: exact over all quadruples, which takes a few minutes
+            for a few thousand points.
+        sample: compare this many points at once, drawn at random `repeats` times. None is all.
+        repeats, seed: of the samples. With a sample, the base is one of its points.
+        tick: is told the share of the work that is done.
+
+    Raises:
+        ValueError: for fewer than 4 points, numbers that are not finite, distances that are not
+            symmetric, negative or not 0 from a point to itself.
+    """
+    _check(x, metric, base, sample, repeats)
+    if sample is None or sample >= len(x):
+        found, diameter = _exact(_distances(x, metric), base, tick)
+        return _result(found, diameter, len(x), base)
+    g = torch.Generator().manual_seed(seed)
+    results = []
+    for i in range(repeats):
+        some = torch.randperm(len(x), generator=g)[:sample].to(x.device)
+        part = x[some][:, some] if metric == "distances" else x[some]
+        found, diameter = _exact(_distances(part, metric), base, lambda share: None)
+        tick((i + 1) / repeats)
+        results.append(_result(found, diameter, sample, base))
+    return _summary(results, len(x), sample, base)
 
 
 def curvature_estimate(delta: float, *, least: float = 0.01, most: float = 10.0) -> float:
@@ -54,3 +114,149 @@ def curvature_estimate(delta: float, *, least: float = 0.01, most: float = 10.0)
     if delta < 0:
         raise ValueError(f"delta must not be negative, got {delta}")
     return most if delta == 0 else min(most, max(least, (DISK / delta) ** 2))
+
+
+def _exact(
+    d: Tensor, base: int | Literal["all"], tick: Callable[[float], None]
+) -> tuple[tuple[float, tuple[int, ...]], float]:
+    """δ with its points, and the diameter."""
+    diameter = float(d.max())
+    if base != "all":
+        done = 0
+
+        def rows_done(rows: int) -> None:
+            nonlocal done
+            done += rows
+            tick(done / len(d))
+
+        gap = largest_gap(_products(d, base), tick=rows_done)
+        return _with_base(gap, base), diameter
+    return _over_all_bases(d, tick), diameter
+
+
+def _over_all_bases(d: Tensor, tick: Callable[[float], None]) -> tuple[float, tuple[int, ...]]:
+    """A base point takes all its quadruples with it: those after it do without it.
+
+    Far points come first, for they have large δ, and what is small can be left out from then on.
+    """
+    order = d.amax(1).argsort(descending=True)
+    best: tuple[float, tuple[int, ...]] = (0.0, ())
+    most = math.inf  # twice the δ of any base point
+    for step in range(len(d) - FEWEST + 1):
+        left = order[step:]
+        gap = largest_gap(_products(d[left][:, left], 0), above=best[0])
+        if gap is not None:
+            best = gap.size, tuple(left[[0, *gap.triple]].tolist())
+        if step == 0:
+            most = 2 * best[0]
+        tick(1 - ((len(d) - step - 1) / len(d)) ** 3)
+        if best[0] >= most:
+            break
+    tick(1.0)
+    return best
+
+
+def _with_base(gap: Gap | None, base: int) -> tuple[float, tuple[int, ...]]:
+    return (0.0, ()) if gap is None else (gap.size, (base, *gap.triple))
+
+
+def _products(d: Tensor, base: int) -> Tensor:
+    """Gromov products, (n, n)."""
+    from_base = d[base]
+    products = from_base.unsqueeze(0) + from_base.unsqueeze(1)
+    return products.sub_(d).div_(2)
+
+
+def _distances(x: Tensor, metric: Metric) -> Tensor:
+    dtype = torch.float64 if len(x) <= MOST_IN_FLOAT64 else torch.float32
+    x = x.detach()
+    if isinstance(metric, Manifold):
+        return _symmetric(manifold_distances(x, metric).to(dtype))
+    if metric == "euclidean":
+        return _symmetric(torch.cdist(x.to(dtype), x.to(dtype)))
+    if metric == "angle":
+        unit = torch.nn.functional.normalize(x.double(), dim=-1)
+        # From both chords: the arccosine of a product near 1 has lost half of its digits.
+        near, far = torch.cdist(unit, unit), torch.cdist(unit, -unit)
+        return _symmetric((2 * torch.atan2(near, far)).to(dtype))
+    return _checked_distances(x.to(dtype))
+
+
+def manifold_distances(x: Tensor, manifold: Manifold) -> Tensor:
+    """All distances among points of a manifold, (n, n)."""
+    with torch.no_grad():
+        found: Tensor = manifold.pairwise_dist(x, x)
+        return found
+
+
+def _symmetric(d: Tensor) -> Tensor:
+    """With 0 from a point to itself, which rounding may not give."""
+    d = torch.maximum(d, d.mT)
+    return d.fill_diagonal_(0.0)
+
+
+def _checked_distances(d: Tensor) -> Tensor:
+    largest = float(d.max())
+    if float(d.min()) < 0:
+        i, j = divmod(int(d.argmin()), len(d))
+        raise ValueError(f"distances must not be negative, got {d[i, j].item()} at ({i}, {j})")
+    for name, off in (("symmetric", (d - d.mT).abs()), ("0 on the diagonal", d.diagonal().diag())):
+        if float(off.max()) > _ASYMMETRY * largest:
+            i, j = divmod(int(off.argmax()), len(d))
+            raise ValueError(
+                f"distances must be {name}, but are {d[i, j].item()} at ({i}, {j}) and "
+                f"{d[j, i].item()} at ({j}, {i})"
+            )
+    return _symmetric(d)
+
+
+def _check(
+    x: Tensor, metric: Metric, base: int | Literal["all"], sample: int | None, repeats: int
+) -> None:
+    check_tensor("x", x)
+    if not isinstance(metric, Manifold) and metric not in ("euclidean", "angle", "distances"):
+        raise ValueError(
+            f'metric must be "euclidean", "angle", "distances" or a manifold, got {metric!r}'
+        )
+    if x.ndim != 2 or (metric == "distances" and x.shape[0] != x.shape[1]):
+        shape = "(n, n)" if metric == "distances" else "(n, d)"
+        raise ValueError(f"x must be {shape}, got {tuple(x.shape)}")
+    if x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"x must be real numbers, got {x.dtype}")
+    if len(x) < FEWEST:
+        raise ValueError(f"δ compares {FEWEST} points, and there are {len(x)}")
+    check_finite(x=x)
+    compared = len(x)
+    if sample is not None:
+        check_integer("sample", sample, least=FEWEST)
+        compared = min(sample, compared)
+    if base != "all":
+        check_integer("base", base, least=0)
+        if base >= compared:
+            raise ValueError(f'base must be "all" or one of {compared} points, got {base}')
+    check_integer("repeats", repeats, least=2)  # or there is no interval
+
+
+def _result(
+    found: tuple[float, tuple[int, ...]], diameter: float, count: int, base: int | Literal["all"]
+) -> Delta:
+    delta, quadruple = found
+    relative = 2 * delta / diameter if diameter > 0 else 0.0
+    number = -1 if base == "all" else base
+    return Delta(delta, diameter, relative, relative, relative, count, count, number, quadruple)
+
+
+def _summary(results: list[Delta], count: int, sample: int, base: int | Literal["all"]) -> Delta:
+    """Means, and a t interval of the relative ones."""
+    relative = mean_interval([r.relative for r in results])
+    off = relative.half_width or 0.0
+    return Delta(
+        delta=math.fsum(r.delta for r in results) / len(results),
+        diameter=math.fsum(r.diameter for r in results) / len(results),
+        relative=relative.mean,
+        low=relative.mean - off,
+        high=relative.mean + off,
+        points=count,
+        compared=sample,
+        base=-1 if base == "all" else base,
+    )

@@ -116,7 +116,7 @@ def _key_lines(run: PastRun) -> list[str]:
 
 
 def _interval_text(value: dict[str, Any], digits: int) -> str:
-    from beltrami.recipes.intervals import Interval
+    from beltrami.analysis.intervals import Interval
 
     if value["mean"] is None:
         return "∞"

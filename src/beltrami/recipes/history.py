@@ -12,8 +12,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from beltrami.analysis.intervals import Interval, mean_interval, t975
 from beltrami.recipes.folder import CONFIG, RunFolder, read_document
-from beltrami.recipes.intervals import Interval, mean_interval, t975
 
 
 class RunError(ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from beltrami.recipes.intervals import Interval, mean_interval
+from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.recipes.recipe import Contestant, Metric, Trial
 
 

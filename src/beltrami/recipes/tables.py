@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from beltrami.recipes.intervals import Interval
+from beltrami.analysis.intervals import Interval
 from beltrami.recipes.outcome import Comparison, Outcome, Standing
 from beltrami.recipes.recipe import Metric
 from beltrami.report.page import Cell, Row, Table

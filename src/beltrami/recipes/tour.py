@@ -40,12 +40,12 @@ from typing import Any, Protocol
 from torch import Tensor
 
 import beltrami
+from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.data import Tree, load_taxonomy, read_edges
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes import embedding
 from beltrami.recipes.embedding import DIM, GEOMETRIES, Geometry
 from beltrami.recipes.folder import RunFolder
-from beltrami.recipes.intervals import Interval, mean_interval
 from beltrami.recipes.store import RunStore
 from beltrami.recipes.tour_config import TourConfig
 from beltrami.recipes.tour_report import tour_page

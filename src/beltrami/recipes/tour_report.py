@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from beltrami.analysis.intervals import Interval
 from beltrami.data import Tree
 from beltrami.geometry import poincare
 from beltrami.recipes.embedding import Geometry
-from beltrami.recipes.intervals import Interval
 from beltrami.recipes.tour_config import TourConfig
 from beltrami.report.disk import disk_svg, plane_svg
 from beltrami.report.page import Figure, Page, Row, Section, Table, render

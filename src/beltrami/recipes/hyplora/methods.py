@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from beltrami.analysis.gromov import curvature_estimate, relative_delta
+from beltrami.analysis.gromov import curvature_estimate, delta_hyperbolicity
 from beltrami.recipes.hyplora.bottleneck import (
     ALL_LINEAR,
     add_bottlenecks,
@@ -149,7 +149,7 @@ def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:
     for ids in questions:
         rows = table[torch.tensor(sorted(set(ids)), device=table.device)].double()
         if len(rows) > 3:
-            deltas.append(relative_delta(torch.cdist(rows, rows)))
+            deltas.append(delta_hyperbolicity(rows).relative)
     if not deltas:
         raise ValueError("hyplora-auto needs questions of more than 3 different tokens")
     return curvature_estimate(math.fsum(deltas) / len(deltas))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from beltrami.analysis.intervals import mean_interval
 from beltrami.recipes.hyplora.config import TWIN
-from beltrami.recipes.intervals import mean_interval
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure
 from beltrami.recipes.tables import difference_cell, show

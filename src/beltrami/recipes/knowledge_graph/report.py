@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beltrami.recipes.intervals import mean_interval
+from beltrami.analysis.intervals import mean_interval
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.tables import standing_tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from beltrami.recipes.intervals import mean_interval
+from beltrami.analysis.intervals import mean_interval
 from beltrami.recipes.levels.config import NAMES
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from beltrami.recipes.intervals import Interval, mean_interval, t975
+from beltrami.analysis.intervals import Interval, mean_interval, t975
 
 
 @pytest.mark.parametrize(

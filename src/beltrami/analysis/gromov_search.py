@@ -1,0 +1,160 @@
+r"""The largest gap `max_k min(a_ik, a_kj) − a_ij` of a symmetric matrix, without all its triples.
+
+For Gromov products at a base point this is δ. Tried one by one, the triples of 10,000 points are
+10¹². But row i has no entry above its maximum rᵢ, so the gap of a pair is at most
+`min(rᵢ, rⱼ) − a_ij`: pairs are tried where that is more than the largest gap found so far, which
+few are, since a pair with a small entry has a large gap nearly always. Of trees and what is like
+them, where many would be, a second bound leaves few: by way of any number of points instead of one
+(the bottleneck of the maximum spanning tree), a pair gains no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+BLOCK = 1 << 22  # numbers computed at once
+MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time
+DENSE = 1 / 8  # share of a block's pairs left, above which all of them are tried
+
+
+class Gap(NamedTuple):
+    """A gap and the i, j and k that have it."""
+
+    size: float
+    triple: tuple[int, int, int]
+
+
+def largest_gap(
+    a: Tensor, *, above: float = 0.0, tick: Callable[[int], None] = lambda rows: None
+) -> Gap | None:
+    """The largest gap over different i, j and k; None if none is larger than `above`.
+
+    Args:
+        a: (n, n), symmetric and finite; its diagonal does not matter, and is lost.
+        above: what a gap must exceed.
+        tick: is told of rows that are done, n in all.
+    """
+    if len(a) < 3:
+        tick(len(a))
+        return None
+    a.fill_diagonal_(-torch.inf)
+    search = _Search(a, above)
+    search.try_promising_pairs()
+    if search.share_left() > MANY:
+        search.bottleneck = _bottlenecks(a)
+    for first in range(0, len(a), search.rows):
+        last = min(len(a), first + search.rows)
+        search.try_rows(first, last)
+        tick(last - first)
+    return search.best
+
+
+class _Search:
+    def __init__(self, a: Tensor, above: float) -> None:
+        self.a, self.above = a, above
+        self.best: Gap | None = None
+        self.reach = a.amax(1)  # the diagonal is not among them
+        self.bottleneck: Tensor | None = None
+        self.rows = max(1, BLOCK // len(a))
+
+    def _bounds(self, first: int, last: int) -> Tensor:
+        """What the gaps of these rows' pairs cannot exceed; −∞ left of the diagonal."""
+        most = torch.minimum(self.reach[first:last, None], self.reach[None, first:])
+        if self.bottleneck is not None:
+            most = torch.minimum(most, self.bottleneck[first:last, first:])
+        most -= self.a[first:last, first:]
+        later = torch.ones_like(most, dtype=torch.bool).triu_(1)
+        return torch.where(later, most, -torch.inf)
+
+    def try_promising_pairs(self) -> None:
+        """The pair with the largest bound of each row: the result, or not much below."""
+        for first in range(0, len(self.a), self.rows):
+            last = min(len(self.a), first + self.rows)
+            bounds, column = self._bounds(first, last).max(1)
+            rows = torch.arange(first, last, device=self.a.device)
+            self._try(rows, first + column, bounds)
+
+    def share_left(self) -> float:
+        """Of all pairs, those that may have a larger gap."""
+        n, left = len(self.a), 0
+        for first in range(0, n, self.rows):
+            bounds = self._bounds(first, min(n, first + self.rows))
+            left += int((bounds > self.above).sum())
+        return 2 * left / (n * (n - 1))
+
+    def try_rows(self, first: int, last: int) -> None:
+        """All pairs of these rows that may have a larger gap."""
+        bounds = self._bounds(first, last)
+        left = bounds > self.above
+        if int(left.sum()) > DENSE * left.numel():
+            self._try_all(first, last)
+            return
+        rows, columns = left.nonzero(as_tuple=True)
+        self._try(first + rows, first + columns, bounds[rows, columns])
+
+    def _try(self, rows: Tensor, columns: Tensor, bounds: Tensor) -> None:
+        """Pairs, those with the largest bounds first."""
+        bounds, order = bounds.sort(descending=True)
+        rows, columns = rows[order], columns[order]
+        for start in range(0, len(rows), self.rows):
+            some = slice(start, start + self.rows)
+            if not float(bounds[start]) > self.above:
+                return
+            i, j = rows[some], columns[some]
+            through, k = torch.minimum(self.a[i], self.a[j]).max(1)
+            self._take(through - self.a[i, j], i, j, k)
+
+    def _try_all(self, first: int, last: int) -> None:
+        """Every pair of some rows, a few rows at a time."""
+        n = len(self.a)
+        rows = max(1, BLOCK // (n * n))
+        for start in range(first, last, rows):
+            some = self.a[start : min(last, start + rows)]
+            through = torch.full_like(some, -torch.inf)
+            way = torch.zeros_like(some, dtype=torch.int64)
+            columns = max(1, BLOCK // (len(some) * n))
+            for k in range(0, n, columns):
+                part = torch.minimum(some[:, k : k + columns, None], self.a[None, k : k + columns])
+                best, which = part.max(1)
+                way = torch.where(best > through, k + which, way)
+                through = torch.maximum(through, best)
+            gaps = through - some
+            gaps = torch.where(torch.isfinite(gaps), gaps, -torch.inf)  # the diagonal
+            size, at = gaps.max(1)
+            i = torch.arange(start, start + len(some), device=some.device)
+            self._take(size, i, at, way.gather(1, at[:, None])[:, 0])
+
+    def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
+        """The largest of some gaps, if it is larger than all before."""
+        where = gaps.argmax()
+        size = float(gaps[where])
+        if size > self.above:
+            self.above = size
+            triple = torch.stack([i[where], j[where], k[where]]).tolist()
+            self.best = Gap(size, (triple[0], triple[1], triple[2]))
+
+
+def _bottlenecks(a: Tensor) -> Tensor:
+    """The largest least entry on a way from i to j, (n, n), by a maximum spanning tree (Prim)."""
+    n = len(a)
+    found = torch.full_like(a, torch.inf)
+    order = torch.zeros(n, dtype=torch.int64, device=a.device)  # as points join the tree
+    joined = torch.zeros(n, dtype=torch.bool, device=a.device)
+    joined[0] = True
+    widest, parent = a[0].clone(), torch.zeros_like(order)
+    for step in range(1, n):
+        point = torch.where(joined, -torch.inf, widest).argmax()
+        known = order[:step]
+        row = torch.minimum(found[parent[point], known], widest[point])
+        found[point, known] = row
+        found[known, point] = row
+        order[step] = point
+        joined[point] = True
+        wider = a[point] > widest
+        widest = torch.where(wider, a[point], widest)
+        parent = torch.where(wider, point, parent)
+    return found

@@ -1,0 +1,105 @@
+"""What a measured δ is to be compared with: distances and points whose geometry is known.
+
+A δ depends on how many points there are and in how many dimensions. So each of these is made in the
+size of the data.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.geometry.checks import check_finite, check_integer
+
+DEGREE = 4  # mean number of neighbours in a random graph
+
+
+def tree_distances(n: int, *, seed: int = 0) -> Tensor:
+    """Of a random tree, (n, n), in edges: each node joins one before it. δ = 0."""
+    check_integer("n", n)
+    g = torch.Generator().manual_seed(seed)
+    draws = torch.rand(n, generator=g, dtype=torch.float64)
+    parents = (draws * torch.arange(n)).long().tolist()
+    d = torch.zeros(n, n, dtype=torch.float64)
+    for node in range(1, n):
+        d[node, :node] = d[parents[node], :node] + 1
+        d[:node, node] = d[node, :node]
+    return d
+
+
+def sphere_distances(n: int, *, dimensions: int = 2, seed: int = 0) -> Tensor:
+    """Of points uniform on a unit sphere, (n, n), along great circles.
+
+    Args:
+        n: points.
+        dimensions: of the sphere; 2 is the surface of a ball.
+        seed: of the draw.
+    """
+    check_integer("n", n)
+    check_integer("dimensions", dimensions)
+    g = torch.Generator().manual_seed(seed)
+    points = torch.randn(n, dimensions + 1, generator=g, dtype=torch.float64)
+    points = torch.nn.functional.normalize(points, dim=-1)
+    d = 2 * torch.atan2(torch.cdist(points, points), torch.cdist(points, -points))
+    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+
+
+def random_graph_distances(n: int, *, degree: float = DEGREE, seed: int = 0) -> Tensor:
+    """Of an Erdős–Rényi graph's largest component, (m, m) with m ≤ n, in edges.
+
+    Args:
+        n: nodes, some of which are outside of the largest component.
+        degree: mean number of neighbours; above 1, or components stay small.
+        seed: of the draw.
+    """
+    check_integer("n", n, least=2)
+    if not 1 < degree <= n - 1:
+        raise ValueError(f"degree must be above 1 and at most n − 1 = {n - 1}, got {degree}")
+    g = torch.Generator().manual_seed(seed)
+    joined = torch.rand(n, n, generator=g).triu(1) > 1 - degree / (n - 1)
+    joined |= joined.mT.clone()
+    d = hop_distances(joined)
+    reached = torch.isfinite(d).sum(1)
+    inside = torch.isfinite(d[reached.argmax()])
+    return d[inside][:, inside]
+
+
+def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
+    """As many normal points with the same mean and covariance, (n, d), float64.
+
+    What is left of data if all that is known of them are their principal components.
+    """
+    check_tensor("points", points)
+    if points.ndim != 2 or len(points) < 2:
+        raise ValueError(f"points must be two rows (n, d) at least, got {tuple(points.shape)}")
+    check_finite(points=points)
+    x = points.detach().double()
+    mean = x.mean(0)
+    centred = x - mean
+    values, vectors = torch.linalg.eigh(centred.mT @ centred / (len(x) - 1))
+    spread = torch.where(values > 0, values, 0.0).sqrt()
+    g = torch.Generator().manual_seed(seed)
+    noise = torch.randn(x.shape, generator=g, dtype=torch.float64).to(x.device)
+    found: Tensor = mean + (noise * spread) @ vectors.mT
+    return found
+
+
+def hop_distances(joined: Tensor) -> Tensor:
+    """Numbers of edges between nodes, (n, n) float64; infinite where no path leads.
+
+    Args:
+        joined: (n, n) booleans, symmetric.
+    """
+    n = len(joined)
+    neighbours = joined.float()
+    d = torch.full((n, n), torch.inf, dtype=torch.float64, device=joined.device)
+    d.fill_diagonal_(0.0)
+    reached = torch.eye(n, dtype=torch.bool, device=joined.device)
+    frontier, step = reached, 0
+    while bool(frontier.any()):
+        step += 1
+        frontier = (frontier.float() @ neighbours > 0) & ~reached
+        d[frontier] = float(step)
+        reached = reached | frontier
+    return d

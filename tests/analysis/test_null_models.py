@@ -1,0 +1,79 @@
+"""Reference geometries: that they are what they say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from beltrami.analysis.gromov import delta_hyperbolicity
+from beltrami.analysis.null_models import (
+    gaussian_like,
+    hop_distances,
+    random_graph_distances,
+    sphere_distances,
+    tree_distances,
+)
+
+
+def test_a_tree() -> None:
+    d = tree_distances(60)
+    edges = (d == 1).sum() // 2
+    assert edges == 59
+    assert torch.equal(d, hop_distances(d == 1))
+    assert delta_hyperbolicity(d, "distances", base="all").delta == 0
+    assert not torch.equal(d, tree_distances(60, seed=1))
+
+
+def test_a_sphere_is_as_round_as_can_be() -> None:
+    """Four points a quarter apart on a great circle have δ = π/2 of a diameter of π."""
+    found = delta_hyperbolicity(sphere_distances(300), "distances", base="all")
+    assert 0.95 < found.relative <= 1
+    d = sphere_distances(50, dimensions=9)
+    assert torch.equal(d, d.mT)
+    assert d.max() <= math.pi
+
+
+def test_a_random_graph() -> None:
+    d = random_graph_distances(200)
+    assert torch.isfinite(d).all()
+    assert 150 < len(d) <= 200
+    assert torch.equal(d, hop_distances(d == 1))
+    assert 3 < (d == 1).sum(1).double().mean() < 5
+
+
+def test_noise_with_the_covariance_of_data() -> None:
+    g = torch.Generator().manual_seed(0)
+    mix = torch.randn(5, 5, generator=g, dtype=torch.float64)
+    data = torch.rand(4000, 5, generator=g, dtype=torch.float64) @ mix + 3
+    noise = gaussian_like(data)
+    torch.testing.assert_close(noise.mean(0), data.mean(0), rtol=0.05, atol=0.05)
+    torch.testing.assert_close(noise.T.cov(), data.T.cov(), rtol=0.1, atol=0.05)
+    assert not torch.equal(noise, gaussian_like(data, seed=1))
+
+
+def test_noise_of_fewer_rows_than_columns_stays_in_their_span() -> None:
+    data = torch.randn(6, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    both = torch.cat([data, gaussian_like(data)])
+    assert torch.linalg.matrix_rank(both - data.mean(0), rtol=1e-6) == 5
+
+
+def test_hops_of_a_graph_in_two_parts() -> None:
+    joined = torch.zeros(5, 5, dtype=torch.bool)
+    for i, j in ((0, 1), (1, 2), (3, 4)):
+        joined[i, j] = joined[j, i] = True
+    d = hop_distances(joined)
+    assert d[0].tolist() == [0, 1, 2, math.inf, math.inf]
+    assert d[4].tolist() == [math.inf, math.inf, math.inf, 1, 0]
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        tree_distances(0)
+    with pytest.raises(ValueError, match=r"degree must be above 1 .* got 0\.5"):
+        random_graph_distances(10, degree=0.5)
+    with pytest.raises(ValueError, match="two rows"):
+        gaussian_like(torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="finite"):
+        gaussian_like(torch.full((3, 3), math.nan))
