@@ -1,0 +1,55 @@
+r"""Hyperbolic multidimensional scaling (Sala et al., 2018): points from distances alone.
+
+For points of the hyperboloid, `cosh(√c·d) = t·t' − x·x'`. So the matrix of these has one positive
+eigenvalue, of whose vector the time coordinates are made, and d negative ones, which give the space
+parts. Of other distances there are more, and the largest k are kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.lowering import Lowered, lowered_distances
+from beltrami.geometry.checks import check_finite, check_integer
+
+MOST_RADIUS = 300.0  # √c·d beyond which cosh leaves float64
+
+
+def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
+    """Lorentz points whose distances are near the given ones; exactly, if they are those of some.
+
+    Args:
+        distances: (n, n), symmetric, 0 on the diagonal.
+        c: curvature −c of the space to embed in. Distances are not scaled: double distances are
+            those of four times the curvature.
+        components: dimensions.
+    """
+    check_tensor("distances", distances)
+    check_integer("components", components)
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1] or len(distances) < 2:
+        raise ValueError(f"distances must be (n, n) with n ≥ 2, got {tuple(distances.shape)}")
+    if components >= len(distances):
+        raise ValueError(
+            f"{len(distances)} points have {len(distances) - 1} dimensions at most, got "
+            f"components={components}"
+        )
+    if not 0 < c < math.inf:
+        raise ValueError(f"c must be a positive number, got {c}")
+    check_finite(distances=distances)
+    d = distances.detach().double()
+    if (largest := math.sqrt(c) * float(d.max())) > MOST_RADIUS:
+        raise ValueError(
+            f"√c times the largest distance must be at most {MOST_RADIUS:g}, got {largest:g}: "
+            "divide the distances, or c"
+        )
+    products = torch.cosh(math.sqrt(c) * (d + d.mT) / 2)
+    values, vectors = torch.linalg.eigh(
+        -products
+    )  # ascending: time first, then nothing, space last
+    length = torch.where(values > 0, values, 0.0).sqrt()
+    points = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
+    return lowered_distances(d, points, c)

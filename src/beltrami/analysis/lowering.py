@@ -1,0 +1,102 @@
+"""What maps into fewer hyperbolic dimensions have in common: the image, and what it costs.
+
+distortion    mean of |d'/d − 1| over pairs of different points; 0 is perfect
+variance      mean squared distance of the image's points from their Fréchet mean
+kept          that, as a share of the variance before
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.results import Result
+from beltrami.geometry import lorentz
+from beltrami.geometry.checks import check_finite, check_integer
+
+BLOCK = 1 << 22  # distances at once
+
+RowDistances = Callable[[slice], Tensor]
+"""distances(rows): from some points to all, (b, n)."""
+
+
+@dataclass(frozen=True)
+class Lowered(Result):
+    """Points in fewer dimensions; see the head of this file.
+
+    Args:
+        points: (n, k), space parts of Lorentz points of curvature −c.
+        c: of the curvature.
+        distortion, variance, kept: as above; `kept` is NaN where only distances were given.
+    """
+
+    points: Tensor
+    c: float
+    distortion: float
+    variance: float
+    kept: float
+
+
+def centred(x: Tensor, c: float) -> Tensor:
+    """Lorentz points moved so that their Fréchet mean is the origin, in float64."""
+    x = x.detach().double()
+    return lorentz.boost(x, -lorentz.frechet_mean(x, c=c), c)
+
+
+def lowered(before: Tensor, points: Tensor, c: float) -> Lowered:
+    """The result for Lorentz points whose mean is the origin, and their image."""
+    spread = float(lorentz.dist0(before, c).square().mean())
+    variance = _variance(points, c)
+    kept = variance / spread if spread > 0 else math.nan
+    distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), len(points))
+    return Lowered(points, c, distortion, variance, kept)
+
+
+def lowered_distances(d: Tensor, points: Tensor, c: float) -> Lowered:
+    """The result for points that only distances are known of."""
+    distortion = mean_distortion(lambda rows: d[rows], _rows_of(points, c), len(points))
+    return Lowered(points, c, distortion, _variance(points, c), math.nan)
+
+
+def mean_distortion(before: RowDistances, after: RowDistances, n: int) -> float:
+    """Mean of |d'/d − 1| over pairs with d > 0; NaN if there are none."""
+    total, count = 0.0, 0
+    rows = max(1, BLOCK // max(1, n))
+    for first in range(0, n, rows):
+        some = slice(first, min(n, first + rows))
+        old, new = before(some).double(), after(some).double()
+        apart = old > 0
+        off = (new - old).abs() / torch.where(apart, old, 1.0)
+        total += float(torch.where(apart, off, 0.0).sum())
+        count += int(apart.sum())
+    return total / count if count else math.nan
+
+
+def check_lowering(x: Tensor, c: float, components: int) -> None:
+    """Raise unless x are finite rows, more than one, in at least `components` dimensions."""
+    check_tensor("x", x)
+    check_integer("components", components)
+    if x.ndim != 2 or not x.is_floating_point() or len(x) < 2:
+        raise ValueError(
+            f"x must be two floating point rows (n, d) at least, got {x.dtype} of shape "
+            f"{tuple(x.shape)}"
+        )
+    if components > x.shape[1]:
+        raise ValueError(f"components must be at most {x.shape[1]} dimensions, got {components}")
+    if not 0 < c < math.inf:
+        raise ValueError(f"c must be a positive number, got {c}")
+    check_finite(x=x)
+
+
+def _variance(points: Tensor, c: float) -> float:
+    mean = lorentz.frechet_mean(points, c=c)
+    return float(lorentz.dist_sq(points, mean, c).mean())
+
+
+def _rows_of(points: Tensor, c: float) -> RowDistances:
+    return lambda rows: lorentz.pairwise_dist(points[rows], points, c)
