@@ -1,0 +1,82 @@
+r"""How many dimensions data have where they are, from distances to nearest points.
+
+    two nearest    n/Σ log(r₂/r₁), of each point's first and second neighbour (Facco et al., 2017),
+                   without the largest tenth
+    likelihood     (k − 2)/Σ log(r_k/rⱼ) over j < k at each point, then the harmonic mean over
+                   points (Levina and Bickel, 2005; MacKay and Ghahramani, 2005)
+
+Both take the points around one for evenly spread. A curved space of few dimensions that bends back
+looks larger the further one looks, and so does noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from beltrami.analysis.neighbours import FlatMetric, nearest_points
+from beltrami.analysis.results import Result
+
+TRIMMED = 0.1  # share of the largest ratios that is left out of "two nearest", as published
+
+
+@dataclass(frozen=True)
+class IntrinsicDimension(Result):
+    """Estimates of a dimension; see the head of this file.
+
+    Args:
+        two_nearest: by the two nearest points; NaN if no ratio can be formed.
+        two_nearest_error: its standard error.
+        likelihood: by the k nearest. k: how many.
+        used: points that have neighbours at different distances, and count. points: all.
+    """
+
+    two_nearest: float
+    two_nearest_error: float
+    likelihood: float
+    k: int
+    used: int
+    points: int
+
+
+def intrinsic_dimension(
+    x: Tensor, *, k: int = 20, metric: FlatMetric = "euclidean"
+) -> IntrinsicDimension:
+    """Of rows x, (n, d). Points whose nearest ones coincide with them say nothing: see `used`.
+
+    Args:
+        x: floating point rows, more than k.
+        k: neighbours of the second estimate, 3 at least.
+        metric: "euclidean" or "angle".
+    """
+    if k < 3:
+        raise ValueError(f"k must be at least 3, got {k}")
+    distances, _ = nearest_points(x, k, metric=metric)
+    apart = distances[:, 0] > 0
+    used = int(apart.sum())
+    two, error = _two_nearest(distances[apart, 1] / distances[apart, 0])
+    return IntrinsicDimension(two, error, _likelihood(distances[apart]), k, used, len(x))
+
+
+def _two_nearest(ratios: Tensor) -> tuple[float, float]:
+    """The rate of an exponential law of log μ, and its standard error."""
+    logs = ratios.log().sort().values
+    kept = math.ceil((1 - TRIMMED) * len(logs))
+    if kept == 0:
+        return math.nan, math.nan
+    # Of the largest, the likelihood only knows that they are not smaller than the last one kept.
+    total = float(logs[:kept].sum() + (len(logs) - kept) * logs[kept - 1])
+    if total <= 0:
+        return math.nan, math.nan
+    return kept / total, math.sqrt(kept) / total
+
+
+def _likelihood(distances: Tensor) -> float:
+    if len(distances) == 0:
+        return math.nan
+    logs = (distances[:, -1:] / distances[:, :-1]).log()
+    # One less than there are terms: so the estimate at each point is unbiased.
+    mean = float((logs.sum(1) / (distances.shape[1] - 2)).mean())
+    return 1 / mean if mean > 0 else math.nan

@@ -1,0 +1,210 @@
+r"""Whether counts follow a power law: p(x) ∝ x^−α for x ≥ xmin (Clauset, Shalizi and Newman, 2009).
+
+A line through a log-log plot fits almost anything. Here α is the most likely one, xmin is where the
+fit is nearest to the counts (Kolmogorov and Smirnov's distance), and a p-value says how often
+counts drawn from the fitted law are further from their own fit. A small one, below 0.1, says that
+they are no power law; a large one does not say that they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.results import Result
+from beltrami.geometry.checks import check_integer
+
+EXPONENTS = (1.01, 10.0)  # among which α is sought
+MOST_STARTS = 100  # values of xmin that are tried
+FEWEST_IN_TAIL = 10
+_HALVINGS = 60
+_TABLE = 1 << 17  # values that are drawn exactly; beyond, to 1e-5
+
+
+@dataclass(frozen=True)
+class PowerLaw(Result):
+    """A power law fitted to counts.
+
+    Args:
+        exponent: α. error: its standard error.
+        xmin: the smallest count that belongs to it.
+        tail: how many do. count: how many counts there are.
+        distance: Kolmogorov and Smirnov's, of the tail.
+        p_value: share of drawn samples that are further from their fit; NaN if none were drawn.
+        drawn: how many were.
+    """
+
+    exponent: float
+    error: float
+    xmin: int
+    tail: int
+    count: int
+    distance: float
+    p_value: float
+    drawn: int
+
+
+def power_law_fit(
+    counts: Tensor,
+    *,
+    xmin: int | None = None,
+    draws: int = 100,
+    seed: int = 0,
+    tick: Callable[[float], None] = lambda share: None,
+) -> PowerLaw:
+    """The most likely power law of positive whole numbers.
+
+    Args:
+        counts: (n,) integers; zeros are no counts, and are an error.
+        xmin: where it begins; None chooses.
+        draws: samples for the p-value, right to about 1/(2√draws); 0 leaves it out.
+        seed: of the draws.
+        tick: is told the share of the work that is done.
+    """
+    check_tensor("counts", counts)
+    if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex():
+        raise ValueError(
+            f"counts must be a vector of integers, got {counts.dtype} of shape "
+            f"{tuple(counts.shape)}"
+        )
+    check_integer("draws", draws, least=0)
+    if len(counts) and int(counts.min()) < 1:
+        raise ValueError(f"counts must be positive, got {int(counts.min())}")
+    tail = len(counts) if xmin is None else int((counts >= xmin).sum())
+    if tail < FEWEST_IN_TAIL:
+        where = "" if xmin is None else f" of at least {xmin}"
+        raise ValueError(f"a fit needs {FEWEST_IN_TAIL} counts{where}, got {tail}")
+    values, number = counts.detach().cpu().long().unique(return_counts=True)
+    if len(values) < 2:
+        raise ValueError(f"all counts are {int(values[0])}: there is nothing to fit")
+    best = _fit(values, number, xmin)
+    further = _further(values, number, best, xmin, draws, seed, tick)
+    return PowerLaw(
+        exponent=best.exponent,
+        error=(best.exponent - 1) / math.sqrt(best.tail),
+        xmin=best.xmin,
+        tail=best.tail,
+        count=len(counts),
+        distance=best.distance,
+        p_value=further / draws if draws else math.nan,
+        drawn=draws,
+    )
+
+
+@dataclass(frozen=True)
+class _Fit:
+    exponent: float
+    xmin: int
+    tail: int
+    distance: float
+
+
+def _fit(values: Tensor, number: Tensor, xmin: int | None) -> _Fit:
+    """Of a histogram: sorted values, and how many there are of each."""
+    weights = number.double()
+    tail = weights.flip(0).cumsum(0).flip(0)  # as large as each value, or larger
+    logs = (weights * values.double().log()).flip(0).cumsum(0).flip(0)
+    starts = _starts(values, tail, xmin)
+    lowest = values[starts] if xmin is None else torch.tensor([xmin])
+    exponents = _most_likely(lowest.double(), tail[starts], logs[starts])
+    distances = _distances(values.double(), tail, starts, lowest.double(), exponents)
+    best = int(distances.argmin())
+    return _Fit(
+        float(exponents[best]),
+        int(lowest[best]),
+        int(tail[starts[best]]),
+        float(distances[best]),
+    )
+
+
+def _starts(values: Tensor, tail: Tensor, xmin: int | None) -> Tensor:
+    """Indices of values at which the law may begin."""
+    if xmin is not None:
+        return torch.searchsorted(values, torch.tensor([xmin]))
+    several = tail > tail[-1]  # a tail of one value has no exponent
+    possible = ((tail >= FEWEST_IN_TAIL) & several).nonzero()[:, 0]
+    if len(possible) == 0:
+        possible = torch.tensor([0])
+    if len(possible) > MOST_STARTS:
+        spread = torch.linspace(0, len(possible) - 1, MOST_STARTS).round().long()
+        possible = possible[spread]
+    return possible
+
+
+def _most_likely(lowest: Tensor, tail: Tensor, logs: Tensor) -> Tensor:
+    """α for each start, by golden sections of `n·log ζ(α, xmin) + α·Σ log x`, which is convex."""
+    golden = (math.sqrt(5) - 1) / 2
+    low, high = (torch.full_like(lowest, bound) for bound in EXPONENTS)
+
+    def cost(exponent: Tensor) -> Tensor:
+        found: Tensor = tail * torch.special.zeta(exponent, lowest).log() + exponent * logs
+        return found
+
+    for _ in range(_HALVINGS):
+        width = golden * (high - low)
+        left, right = high - width, low + width
+        better = cost(left) < cost(right)
+        low, high = torch.where(better, low, left), torch.where(better, right, high)
+    return (low + high) / 2
+
+
+def _distances(
+    values: Tensor, tail: Tensor, starts: Tensor, lowest: Tensor, exponents: Tensor
+) -> Tensor:
+    """Kolmogorov and Smirnov's, for each start: of the shares of counts at or above a value."""
+    found = []
+    for start, low, exponent in zip(starts.tolist(), lowest, exponents, strict=True):
+        counted = tail[start:] / tail[start]
+        whole = torch.special.zeta(exponent, low)
+        expected = torch.special.zeta(exponent, values[start:]) / whole
+        after = torch.special.zeta(exponent, values[start:] + 1) / whole
+        below = torch.cat([counted[1:], counted.new_zeros(1)])
+        found.append(torch.maximum((counted - expected).abs(), (below - after).abs()).max())
+    return torch.stack(found)
+
+
+def _further(
+    values: Tensor,
+    number: Tensor,
+    best: _Fit,
+    xmin: int | None,
+    draws: int,
+    seed: int,
+    tick: Callable[[float], None],
+) -> int:
+    """How many samples are further from their own fit than the counts from theirs."""
+    g = torch.Generator().manual_seed(seed)
+    count = int(number.sum())
+    below = values < best.xmin
+    survival = torch.special.zeta(
+        torch.tensor(best.exponent, dtype=torch.float64),
+        torch.arange(best.xmin, best.xmin + _TABLE, dtype=torch.float64),
+    )
+    survival = survival / survival[0].clone()
+    further = 0
+    for draw in range(draws):
+        from_tail = int((torch.rand(count, generator=g) < best.tail / count).sum())
+        parts = [_drawn(best, survival, torch.rand(from_tail, generator=g, dtype=torch.float64))]
+        if from_tail < count:
+            shares = number[below].double()
+            chosen = torch.multinomial(shares, count - from_tail, replacement=True, generator=g)
+            parts.append(values[below][chosen])
+        sample, counts = torch.cat(parts).unique(return_counts=True)
+        if len(sample) > 1 and (xmin is None or int(counts[sample >= xmin].sum()) > 1):
+            further += _fit(sample, counts, xmin).distance >= best.distance
+        tick((draw + 1) / draws)
+    return further
+
+
+def _drawn(best: _Fit, survival: Tensor, u: Tensor) -> Tensor:
+    """Numbers of a power law from uniform ones: the last whose survival is at least 1 − u."""
+    left = 1 - u
+    index = torch.searchsorted(-survival, -left, right=True) - 1
+    far = (best.xmin - 0.5) * left ** (-1 / (best.exponent - 1)) + 0.5
+    beyond = index >= len(survival) - 1
+    return torch.where(beyond, far.clamp(max=2.0**52).long(), best.xmin + index)

@@ -1,0 +1,105 @@
+"""Nearest points, and dimension and hubs from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from beltrami.analysis import neighbours
+from beltrami.analysis.hubness import hubness
+from beltrami.analysis.intrinsic_dimension import intrinsic_dimension
+from beltrami.analysis.neighbours import nearest_points
+
+
+def rows(n: int, d: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("block", [1, 50, 1 << 22])
+def test_nearest_points_by_sorting(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK", block)
+    x = rows(23, 4).double()
+    d = torch.cdist(x, x).fill_diagonal_(math.inf)
+    distances, numbers = nearest_points(x, 5)
+    expected, order = d.sort(1)
+    torch.testing.assert_close(distances, expected[:, :5])
+    assert torch.equal(numbers, order[:, :5])
+
+
+def test_angles() -> None:
+    x = rows(20, 3).double()
+    unit = torch.nn.functional.normalize(x, dim=-1)
+    angles = torch.acos((unit @ unit.mT).clamp(-1, 1)).fill_diagonal_(math.inf)
+    distances, _ = nearest_points(3 * x, 4, metric="angle")
+    torch.testing.assert_close(distances, angles.sort(1).values[:, :4])
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 5])
+def test_the_dimension_of_a_cube_in_more(dimensions: int) -> None:
+    """Evenly filled and turned into twelve dimensions."""
+    g = torch.Generator().manual_seed(0)
+    cube = torch.rand(3000, dimensions, generator=g, dtype=torch.float64)
+    turn, _ = torch.linalg.qr(torch.randn(12, 12, generator=g, dtype=torch.float64))
+    found = intrinsic_dimension(torch.nn.functional.pad(cube, (0, 12 - dimensions)) @ turn)
+    assert found.two_nearest == pytest.approx(dimensions, rel=0.1)
+    # A point near the border has its neighbours on one side, as if there were fewer dimensions.
+    assert found.likelihood == pytest.approx(dimensions, rel=0.15)
+    assert abs(found.two_nearest - dimensions) < 5 * found.two_nearest_error + 0.05 * dimensions
+    assert (found.used, found.points, found.k) == (3000, 3000, 20)
+
+
+def test_points_that_coincide_do_not_count() -> None:
+    x = rows(200, 3)
+    doubled = torch.cat([x, x[:40]])
+    found = intrinsic_dimension(doubled, k=5)
+    assert (found.used, found.points) == (160, 240)
+    nothing = intrinsic_dimension(torch.ones(10, 3), k=4)
+    assert nothing.used == 0
+    assert math.isnan(nothing.two_nearest)
+    assert math.isnan(nothing.likelihood)
+
+
+def test_a_centre_is_a_hub() -> None:
+    """A point in the middle of a sphere is nearer to all than they are to each other."""
+    sphere = torch.nn.functional.normalize(rows(60, 40), dim=-1)
+    found = hubness(torch.cat([sphere, torch.zeros(1, 40)]), k=1)
+    assert (found.hub, found.largest) == (60, 60)
+    assert found.skewness > 5
+    assert found.never == pytest.approx(59 / 61)
+
+
+def test_points_on_a_circle_have_no_hubs() -> None:
+    around = torch.arange(30) * 2 * math.pi / 30
+    found = hubness(torch.stack([around.cos(), around.sin()], 1).double(), k=2)
+    assert found.counts.tolist() == [2] * 30
+    assert math.isnan(found.skewness)
+    assert found.never == 0
+
+
+def test_hubs_grow_with_dimensions() -> None:
+    few, many = (hubness(rows(500, d), k=5).skewness for d in (2, 100))
+    assert few < 0.8 < 2 < many
+
+
+@pytest.mark.parametrize("method", [intrinsic_dimension, hubness])
+@pytest.mark.parametrize(
+    ("x", "options", "message"),
+    [
+        (torch.zeros(5), {}, "rows"),
+        (torch.full((40, 2), math.nan), {}, "finite"),
+        (torch.zeros(5, 2), {"k": 5}, "below the number of points, 5, got 5"),
+        (torch.zeros(40, 2), {"k": 0}, "k must be at least"),
+        (torch.zeros(40, 2), {"metric": "angle"}, "row 0 is 0 and has no direction"),
+        (torch.ones(40, 2), {"metric": "hamming"}, "metric must be .* got 'hamming'"),
+    ],
+)
+def test_bad_input(
+    method: Callable[..., Any], x: Tensor, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        method(x, **options)
