@@ -32,6 +32,7 @@ FEWEST = 4  # points that δ says something about
 MOST_IN_FLOAT64 = 8192  # points; more are compared in float32, in half the memory
 # The δ of the Poincaré disk of curvature −1, in the units in which Khrulkov et al. 2020 compare.
 DISK = 0.144
+_ROWS = 512  # of distances at once
 _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
@@ -172,14 +173,19 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     x = x.detach()
     if isinstance(metric, Manifold):
         return _symmetric(manifold_distances(x, metric).to(dtype))
-    if metric == "euclidean":
-        return _symmetric(torch.cdist(x.to(dtype), x.to(dtype)))
-    if metric == "angle":
-        unit = torch.nn.functional.normalize(x.double(), dim=-1)
-        # From both chords: the arccosine of a product near 1 has lost half of its digits.
-        near, far = torch.cdist(unit, unit), torch.cdist(unit, -unit)
-        return _symmetric((2 * torch.atan2(near, far)).to(dtype))
-    return _checked_distances(x.to(dtype))
+    if metric == "distances":
+        return _checked_distances(x.to(dtype))
+    x = x.double()
+    # What all points share would cost the distances digits; it has no part in angles.
+    x = torch.nn.functional.normalize(x, dim=-1) if metric == "angle" else x - x.mean(0)
+    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
+    for first in range(0, len(x), _ROWS):
+        some = x[first : first + _ROWS]
+        near = torch.cdist(some, x)
+        if metric == "angle":  # the arccosine of a product near 1 has lost half of its digits
+            near = 2 * torch.atan2(near, torch.cdist(some, -x))
+        found[first : first + _ROWS] = near
+    return _symmetric(found)
 
 
 def manifold_distances(x: Tensor, manifold: Manifold) -> Tensor:
@@ -191,8 +197,7 @@ def manifold_distances(x: Tensor, manifold: Manifold) -> Tensor:
 
 def _symmetric(d: Tensor) -> Tensor:
     """With 0 from a point to itself, which rounding may not give."""
-    d = torch.maximum(d, d.mT)
-    return d.fill_diagonal_(0.0)
+    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
 
 
 def _checked_distances(d: Tensor) -> Tensor:

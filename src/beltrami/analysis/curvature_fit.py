@@ -1,0 +1,226 @@
+r"""Which curvature distances suggest, in three ways that need not agree.
+
+    by embedding    the c of −c at which `hmds` distorts distances least in some dimensions, among
+                    a ladder of √c·diameter; 0 where flat scaling does better than all of it
+    by δ            (log 2/δ)²: four points of the plane of curvature −c have δ up to log 2/√c
+    by triangles    the median curvature at which the line from a corner to a point between the two
+                    others is as long as it is; negative where it is shorter than in flat space
+
+A curvature has the unit 1/distance². What can be compared between data is √c·diameter, how far the
+space is from flat where the data are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
+from beltrami.analysis.hmds import hmds
+from beltrami.analysis.intervals import mean_interval
+from beltrami.analysis.lowering import mean_distortion
+from beltrami.analysis.results import Result
+from beltrami.geometry.checks import check_integer
+
+LADDER = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 22.0, 30.0)  # √c·diameter
+TRIANGLES = 2000  # drawn
+BETWEEN = 0.05  # by what share a way over a point may be longer, for it to lie between
+FEWEST_TRIANGLES = 30
+_BISECTIONS = 60
+_MOST_BENT = 30.0  # √|curvature|·side that is looked for, of negative curvature
+_MOST_ROUND = 0.99 * math.pi  # and of positive: half a great circle is the longest side there is
+
+
+@dataclass(frozen=True)
+class CurvatureFit(Result):
+    """Curvatures −c that distances suggest; see the head of this file.
+
+    Args:
+        c: by embedding; 0 is flat. bend: √c·diameter, with the 95 % interval low to high over
+            samples, which is NaN for a single one.
+        dimensions: of the embedding.
+        distortion: of the best hyperbolic embedding. flat_distortion: of classical scaling.
+        by_delta: c by δ; infinite for trees.
+        by_triangles: curvature, negative for hyperbolic; NaN if too few points lie between others.
+        triangles: how many could be used.
+        points: how many there are. compared: at once. samples: how many.
+        ladder: distortion at each √c·diameter tried, mean over samples.
+    """
+
+    c: float
+    bend: float
+    low: float
+    high: float
+    dimensions: int
+    distortion: float
+    flat_distortion: float
+    by_delta: float
+    by_triangles: float
+    triangles: int
+    points: int
+    compared: int
+    samples: int
+    ladder: tuple[tuple[float, float], ...] = ()
+
+
+def fit_curvature(
+    distances: Tensor,
+    *,
+    dimensions: int = 2,
+    sample: int = 300,
+    repeats: int = 5,
+    seed: int = 0,
+    tick: Callable[[float], None] = lambda share: None,
+) -> CurvatureFit:
+    """The curvatures that distances suggest.
+
+    Args:
+        distances: (n, n), symmetric, 0 on the diagonal.
+        dimensions: of the embeddings.
+        sample: of more points than this, so many are drawn, `repeats` times.
+        repeats, seed: of the draws.
+        tick: is told the share of the work that is done.
+    """
+    check_tensor("distances", distances)
+    for name, value in (("dimensions", dimensions), ("repeats", repeats)):
+        check_integer(name, value)
+    check_integer("sample", sample, least=max(FEWEST, dimensions + 1))
+    n = len(distances)
+    if n <= dimensions:
+        raise ValueError(f"{n} points have {n - 1} dimensions at most, got {dimensions}")
+    g = torch.Generator().manual_seed(seed)
+    times = repeats if n > sample else 1
+    results = []
+    for i in range(times):
+        some = torch.randperm(n, generator=g)[:sample].to(distances.device)
+        part = distances if times == 1 else distances[some][:, some]
+        results.append(_of_sample(part, dimensions, g))
+        tick((i + 1) / times)
+    return _mean(results, n) if times > 1 else results[0]
+
+
+def triangle_curvature(d: Tensor, generator: torch.Generator) -> tuple[float, int]:
+    """The median curvature of triangles, and how many there were; see the head of this file."""
+    n = len(d)
+    corner, left, right = (torch.randint(n, (TRIANGLES,), generator=generator) for _ in range(3))
+    over = d[left] + d[right] - d[left, right].unsqueeze(1)
+    own = torch.arange(TRIANGLES)
+    for point in (corner, left, right):
+        over[own, point] = torch.inf
+    slack, between = over.min(1)
+    side = d[left, right]
+    whole = (side > 0) & (slack <= BETWEEN * side) & (corner != left) & (corner != right)
+    whole &= (d[left, between] > 0) & (d[between, right] > 0)
+    if int(whole.sum()) < FEWEST_TRIANGLES:
+        return math.nan, int(whole.sum())
+    corner, left, right, between = (t[whole] for t in (corner, left, right, between))
+    found = _bent(d[corner, left], d[corner, right], d[left, between], d[between, right],
+                  d[corner, between])  # fmt: skip
+    return float(found.median()), len(found)
+
+
+def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
+    found = delta_hyperbolicity(d, "distances", base="all")
+    d = d.detach().double()
+    d = torch.maximum(d, d.mT).fill_diagonal_(0.0)  # which rounding may not give
+    diameter = found.diameter
+    if diameter == 0:
+        raise ValueError("all points coincide: there is no curvature to find")
+    flat = _flat_distortion(d, dimensions)
+    ladder = tuple(
+        (bend, hmds(d, (bend / diameter) ** 2, components=dimensions).distortion) for bend in LADDER
+    )
+    bend, distortion = min(ladder, key=lambda step: step[1])
+    bend = bend if distortion < flat else 0.0
+    curvature, triangles = triangle_curvature(d.cpu(), g)
+    return CurvatureFit(
+        c=(bend / diameter) ** 2,
+        bend=bend,
+        low=math.nan,
+        high=math.nan,
+        dimensions=dimensions,
+        distortion=distortion,
+        flat_distortion=flat,
+        by_delta=(math.log(2) / found.delta) ** 2 if found.delta > 0 else math.inf,
+        by_triangles=curvature,
+        triangles=triangles,
+        points=len(d),
+        compared=len(d),
+        samples=1,
+        ladder=ladder,
+    )
+
+
+def _flat_distortion(d: Tensor, dimensions: int) -> float:
+    """Of classical scaling, at the scale that serves it best."""
+    squares = d.square()
+    centred = squares - squares.mean(0) - squares.mean(1, keepdim=True) + squares.mean()
+    values, vectors = torch.linalg.eigh(-centred / 2)
+    length = torch.where(values > 0, values, 0.0).sqrt()
+    x = (vectors * length).flip(1)[:, :dimensions]
+    return mean_distortion(lambda rows: d[rows], lambda rows: torch.cdist(x[rows], x), len(d))
+
+
+def _bent(left: Tensor, right: Tensor, p: Tensor, q: Tensor, middle: Tensor) -> Tensor:
+    """The curvature at which the line to a point between is as long as it is, by bisection.
+
+    Stewart's theorem, `cos(m)·sin(p + q) = cos(l)·sin(q) + cos(r)·sin(p)` in units of the
+    curvature, with hyperbolic functions where that is negative. The line grows with it.
+    """
+    scale = torch.stack([left, right, p + q]).amax(0)
+    low = torch.full_like(middle, -(_MOST_BENT**2))
+    high = torch.full_like(middle, _MOST_ROUND**2)
+    for _ in range(_BISECTIONS):
+        guess = (low + high) / 2
+        short = _line(left / scale, right / scale, p / scale, q / scale, guess) < middle / scale
+        low, high = torch.where(short, guess, low), torch.where(short, high, guess)
+    return (low + high) / 2 / scale.square()
+
+
+def _line(left: Tensor, right: Tensor, p: Tensor, q: Tensor, curvature: Tensor) -> Tensor:
+    """How long the line to a point between two corners is, at a curvature of either sign."""
+    root = curvature.abs().sqrt()
+    near = root < 1e-4  # where flat is right to 1e-8
+    root = torch.where(near, 1.0, root)
+    a, b, p_, q_ = left * root, right * root, p * root, q * root
+    bent = (torch.cosh(a) * torch.sinh(q_) + torch.cosh(b) * torch.sinh(p_)) / torch.sinh(p_ + q_)
+    round_ = (torch.cos(a) * torch.sin(q_) + torch.cos(b) * torch.sin(p_)) / torch.sin(p_ + q_)
+    hyperbolic = torch.acosh(bent.clamp(min=1.0)) / root
+    spherical = torch.acos(round_.clamp(-1.0, 1.0)) / root
+    squared = (left.square() * q + right.square() * p) / (p + q) - p * q
+    flat = squared.clamp(min=0.0).sqrt()
+    return torch.where(near, flat, torch.where(curvature < 0, hyperbolic, spherical))
+
+
+def _mean(results: Sequence[CurvatureFit], n: int) -> CurvatureFit:
+    bend = mean_interval([r.bend for r in results])
+    off = bend.half_width or 0.0
+
+    def mean(name: str) -> float:
+        return math.fsum(getattr(r, name) for r in results) / len(results)
+
+    steps = zip(*(r.ladder for r in results), strict=True)
+    triangles = [r.by_triangles for r in results if not math.isnan(r.by_triangles)]
+    return CurvatureFit(
+        c=mean("c"),
+        bend=bend.mean,
+        low=max(0.0, bend.mean - off),
+        high=bend.mean + off,
+        dimensions=results[0].dimensions,
+        distortion=mean("distortion"),
+        flat_distortion=mean("flat_distortion"),
+        by_delta=mean("by_delta"),
+        by_triangles=math.fsum(triangles) / len(triangles) if triangles else math.nan,
+        triangles=sum(r.triangles for r in results),
+        points=n,
+        compared=results[0].compared,
+        samples=len(results),
+        ladder=tuple(
+            (step[0][0], math.fsum(value for _, value in step) / len(step)) for step in steps
+        ),
+    )
