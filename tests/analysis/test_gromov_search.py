@@ -53,10 +53,18 @@ def test_against_all_triples(n: int, kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize("many", [0.0, 1.0], ids=["with the second bound", "without"])
 @pytest.mark.parametrize("dense", [0.0, 1.0], ids=["all pairs of a block", "some"])
+@pytest.mark.parametrize("largest", [1, 3, 64])
 @pytest.mark.parametrize("block", [1, 100, 1 << 22])
-def test_every_way(block: int, dense: float, many: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way(
+    block: int, largest: int, dense: float, many: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However much is computed at once, by pairs or by blocks, with one bound or two."""
-    for name, value in (("BLOCK", block), ("DENSE", dense), ("MANY", many)):
+    for name, value in (
+        ("BLOCK", block),
+        ("LARGEST", largest),
+        ("DENSE", dense),
+        ("MANY", many),
+    ):
         monkeypatch.setattr(gromov_search, name, value)
     for kind in ("numbers", "few numbers", "ultrametric"):
         a = symmetric(23, kind)

@@ -5,12 +5,14 @@ For Gromov products at a base point this is δ. Tried one by one, the triples of
 `min(rᵢ, rⱼ) − a_ij`: pairs are tried where that is more than the largest gap found so far, which
 few are, since a pair with a small entry has a large gap nearly always. Of trees and what is like
 them, where many would be, a second bound leaves few: by way of any number of points instead of one
-(the bottleneck of the maximum spanning tree), a pair gains no more.
+(the bottleneck of the maximum spanning tree), a pair gains no more. And a pair is tried with the
+largest entries of one of its rows first, which is enough nearly always, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 
 BLOCK = 1 << 22  # numbers computed at once
 MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time
+LARGEST = 64  # entries of a row that are tried first
 DENSE = 1 / 8  # share of a block's pairs left, above which all of them are tried
 
 
@@ -100,13 +103,38 @@ class _Search:
         """Pairs, those with the largest bounds first."""
         bounds, order = bounds.sort(descending=True)
         rows, columns = rows[order], columns[order]
-        for start in range(0, len(rows), self.rows):
-            some = slice(start, start + self.rows)
+        at_once = max(1, self.rows * len(self.a) // LARGEST)
+        for start in range(0, len(rows), at_once):
+            some = slice(start, start + at_once)
             if not float(bounds[start]) > self.above:
                 return
-            i, j = rows[some], columns[some]
+            self._try_all_of(*self._try_largest(rows[some], columns[some]))
+
+    def _try_largest(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        """Pairs with the largest entries of a row; what is left of them after that."""
+        values, where = self.largest
+        swapped = values[j, -1] < values[i, -1]
+        i, j = torch.where(swapped, j, i), torch.where(swapped, i, j)
+        through, best = torch.minimum(values[i], self.a[j.unsqueeze(1), where[i]]).max(1)
+        own = self.a[i, j]
+        k = where[i].gather(1, best.unsqueeze(1)).squeeze(1)
+        self._take(through - own, i, j, k)
+        # The entries that were not tried are no larger than the last that was.
+        left = (through < values[i, -1]) & (values[i, -1] - own > self.above)
+        return i[left], j[left]
+
+    def _try_all_of(self, rows: Tensor, columns: Tensor) -> None:
+        """Pairs with all entries."""
+        for start in range(0, len(rows), self.rows):
+            i, j = rows[start : start + self.rows], columns[start : start + self.rows]
             through, k = torch.minimum(self.a[i], self.a[j]).max(1)
             self._take(through - self.a[i, j], i, j, k)
+
+    @cached_property
+    def largest(self) -> tuple[Tensor, Tensor]:
+        """The largest entries of each row, and their columns."""
+        found = [some.topk(min(LARGEST, len(self.a) - 1), 1) for some in self.a.split(self.rows)]
+        return torch.cat([f.values for f in found]), torch.cat([f.indices for f in found])
 
     def _try_all(self, first: int, last: int) -> None:
         """Every pair of some rows, a few rows at a time."""
@@ -130,6 +158,8 @@ class _Search:
 
     def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
         """The largest of some gaps, if it is larger than all before."""
+        if len(gaps) == 0:
+            return
         where = gaps.argmax()
         size = float(gaps[where])
         if size > self.above:
