@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import beltrami.nn as bnn
-from beltrami.geometry import Curvature, Euclidean, Lorentz
 from beltrami.analysis.intervals import mean_interval
+from beltrami.geometry import Curvature, Euclidean, Lorentz
 from benchmarks import machine, markers
 from benchmarks.command import execute
 from benchmarks.layers_cases import plain_block

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import tyro
 
+from beltrami.analysis.intervals import Interval
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import read_document
-from beltrami.analysis.intervals import Interval
 from benchmarks import machine, markers
 from benchmarks.command import execute
 

@@ -1,0 +1,189 @@
+"""Gromov's δ beside numpy and hypdelta, in one run.
+
+A complete run writes benchmarks/results/gromov.json and the table in benchmarks/RESULTS.md.
+hypdelta comes with the `bench` extra; without it, its lines say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import gromov_cases, machine, markers, timed_command
+from benchmarks import timings as timing_files
+from benchmarks.command import execute
+from benchmarks.gromov_cases import ALL, BY_ROWS, NUMPY, OURS, PEER, SEEN
+from benchmarks.timed_command import Keep, Suite, TimingOptions
+
+FOLDER = machine.ROOT / "benchmarks/results"
+PAGE = machine.ROOT / "benchmarks/RESULTS.md"
+FILE = "gromov.json"
+ROUNDS = {"cpu": 3}
+GOAL = 20.0  # times as fast as each of the others, at 1500 points
+ABSENT = "not installed"
+
+
+class Options(TimingOptions):
+    """Time Gromov's δ beside numpy and hypdelta."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One competitor on one problem: milliseconds of each round, MiB added, and δ."""
+
+    case: str
+    points: int
+    competitor: str
+    times: tuple[float, ...]
+    mib: float
+    delta: float
+
+    @property
+    def median(self) -> float:
+        """The middle round; infinite if there was none."""
+        return statistics.median(self.times) if self.times else float("inf")
+
+
+def measure(options: Options, rounds: int, console: Console, keep: Keep[Timing]) -> list[Timing]:
+    found: list[Timing] = []
+    chosen = [p for p in gromov_cases.problems(options.quick) if options.only in p.title]
+    with console.status("starting") as status:
+        for i, problem in enumerate(chosen):
+            for who in problem.competitors:
+                status.update(f"[{i + 1}/{len(chosen)}] {problem.title}: {who}")
+                found.append(_timed(problem, who, rounds))
+            keep(found)
+    return found
+
+
+def _timed(problem: gromov_cases.Problem, who: str, rounds: int) -> Timing:
+    if who == PEER and not _peer_version():
+        return Timing(problem.kind, problem.points, who, (), 0.0, 0.0)
+    # One thread for all; numba asks its own variable.
+    one = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    words = [who, problem.kind, str(problem.points), str(rounds)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gromov_cases", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **one},
+        cwd=machine.ROOT,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    return Timing(
+        problem.kind, problem.points, who, tuple(told["times"]), told["mib"], told["delta"]
+    )
+
+
+def _peer_version() -> str:
+    try:
+        return version(PEER)
+    except PackageNotFoundError:
+        return ""
+
+
+def rows(timings: list[Timing]) -> tuple[list[str], list[list[str]]]:
+    header = ["distances of", "points", "who", "ms", "MiB", "beltrami is", "δ", ""]
+    ours = {(t.case, t.points): t.median for t in timings if t.competitor == OURS}
+    body = []
+    for t in timings:
+        place = [t.case, f"{t.points:,}", t.competitor]
+        if not t.times:
+            body.append([*place, ABSENT, "", "", "", ""])
+            continue
+        beside = t.competitor not in (OURS, ALL) and (t.case, t.points) in ours
+        ratio = t.median / ours[t.case, t.points] if beside else None
+        verdict = {True: "met", False: "**missed**", None: ""}[_met(t, ratio)]
+        body.append(
+            [
+                *place,
+                f"{t.median:,.0f}",
+                f"{t.mib:,.0f}",
+                "" if ratio is None else f"{ratio:,.0f}× as fast",
+                f"{t.delta:.4f}",
+                verdict,
+            ]
+        )
+    return header, body
+
+
+def _met(timing: Timing, ratio: float | None) -> bool | None:
+    if ratio is None or timing.points != SEEN:
+        return None
+    return ratio >= GOAL
+
+
+def show(timings: list[Timing], options: Options, console: Console) -> None:
+    header, body = rows(timings)
+    timing_files.show("Gromov's δ on one thread", header, body, 3, console)
+
+
+def describe(options: Options, rounds: int) -> dict[str, Any]:
+    only = f" --only '{options.only}'" if options.only else ""
+    command = f"python -m benchmarks.gromov{only}" if only else "make bench-gromov"
+    about = timing_files.describe(options, command, rounds)
+    return {**about, **({PEER: found} if (found := _peer_version()) else {})}
+
+
+def write(timings: list[Timing], about: dict[str, Any], folder: Path) -> Path:
+    rounded = [
+        {**asdict(t), "times": [round(ms, 3) for ms in t.times], "mib": round(t.mib, 1)}
+        for t in timings
+    ]
+    return timing_files.write(rounded, about, folder / FILE)
+
+
+def markdown(timings: list[Timing], about: dict[str, Any]) -> str:
+    header, body = rows(timings)
+    versions = ", ".join(f"{name} {about[name]}" for name in ("torch", PEER) if name in about)
+    lines = [
+        f"Command: `{about['command']}`. Commit {about['commit']}. {about['cpu'].split(' @')[0]}, "
+        f"{about['cores']} cores, {versions}.",
+        "",
+        f"Milliseconds of process CPU time on one thread, median of {about['rounds']} rounds; "
+        "memory is what the first of them added to a process that held the distances. δ at the "
+        f"first point, but for *{ALL}*. *{NUMPY}* writes the (max, min) product as one expression, "
+        f"whose n³ numbers are 27 GB at n = 1500; *{BY_ROWS}* is the same row by row. Goal: "
+        f"{GOAL:.0f} times as fast as the others at {SEEN:,} points.",
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(row) + " |" for row in body),
+    ]
+    return "\n".join(lines)
+
+
+def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
+    """Write the table of the stored measurement; returns the devices found."""
+    if not (folder / FILE).exists():
+        return []
+    about, timings = timing_files.read(folder / FILE, Timing)
+    markers.replace(page, "gromov cpu", markdown(timings, about))
+    return ["cpu"]
+
+
+def missed(timings: list[Timing], options: Options) -> int:
+    _, body = rows(timings)
+    return sum(row[-1] == "**missed**" for row in body)
+
+
+def run(options: Options) -> int:
+    if options.device != "cpu":
+        Console().print("--device cuda: this benchmark is of the CPU alone")
+        return 2
+    suite = Suite(ROUNDS, "RESULTS.md", FOLDER, measure, show, describe, write, render, missed)
+    return timed_command.run(options, suite)
+
+
+if __name__ == "__main__":
+    execute(run, Options)
