@@ -19,11 +19,13 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.null_models import tree_distances
+from beltrami.geometry import lorentz
 
 OURS, ALL = "beltrami", "beltrami, all quadruples"
 PEER = "hypdelta"
 NUMPY, BY_ROWS = "numpy", "numpy, a row at a time"
-NOISE, FLAT, MANY, TREE = "64 dimensions", "2 dimensions", "768 dimensions", "a tree and noise"
+NOISE, FLAT, MANY = "64 dimensions", "2 dimensions", "768 dimensions"
+TREE, CURVED = "a tree and noise", "8 hyperbolic dimensions"
 DIMENSIONS = {NOISE: 64, FLAT: 2, MANY: 768}
 SEEN = 1500  # points at which all are compared
 _MIB = 1 << 20
@@ -47,7 +49,9 @@ def problems(quick: bool) -> list[Problem]:
     """All kinds at one size; then other sizes of one kind."""
     if quick:
         return [Problem(kind, 40, (OURS, ALL, NUMPY, BY_ROWS)) for kind in (NOISE, TREE)]
-    same = [Problem(kind, SEEN, (OURS, PEER, BY_ROWS)) for kind in (NOISE, FLAT, MANY, TREE)]
+    same = [
+        Problem(kind, SEEN, (OURS, PEER, BY_ROWS)) for kind in (NOISE, FLAT, MANY, TREE, CURVED)
+    ]
     return [
         *same,
         Problem(NOISE, 500, (OURS, ALL, PEER, NUMPY)),
@@ -62,6 +66,9 @@ def distances(kind: str, n: int) -> Tensor:
     if kind == TREE:
         noise = 0.1 * torch.rand(n, n, generator=g, dtype=torch.float64)
         d = tree_distances(n) + noise
+    elif kind == CURVED:
+        x = lorentz.exp0(torch.randn(n, 8, generator=g, dtype=torch.float64))
+        d = lorentz.pairwise_dist(x, x)
     else:
         x = torch.randn(n, DIMENSIONS[kind], generator=g, dtype=torch.float64)
         d = torch.cdist(x, x)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beltrami.analysis.curvature_fit import _bent, fit_curvature, triangle_curvature
+from beltrami.analysis.curvature_fit import _bent, _triangle_curvature, fit_curvature
 from beltrami.analysis.null_models import sphere_distances, tree_distances
 from beltrami.geometry import lorentz
 
@@ -44,8 +44,18 @@ def test_flat_points_are_flat() -> None:
     assert abs(found.by_triangles) < 0.2
 
 
+@pytest.mark.parametrize("dimensions", [3, 5])
+def test_triangles_know_flat_space_of_more_dimensions(dimensions: int) -> None:
+    """Where points lie beside sides rather than on them."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(400, dimensions, generator=g, dtype=torch.float64)
+    curvature, count = _triangle_curvature(torch.cdist(x, x), g)
+    assert count > 50
+    assert abs(curvature) < 0.25
+
+
 def test_triangles_know_a_sphere() -> None:
-    curvature, count = triangle_curvature(sphere_distances(400), torch.Generator().manual_seed(0))
+    curvature, count = _triangle_curvature(sphere_distances(400), torch.Generator().manual_seed(0))
     assert curvature == pytest.approx(1, abs=0.15)
     assert count > 1000
 
@@ -94,6 +104,12 @@ def test_samples_have_an_interval_and_a_seed_repeats() -> None:
     assert told[-1] == 1
 
 
+def test_one_sample_is_one_of_that_size() -> None:
+    found = fit_curvature(hyperbolic(60, 1.0), sample=20, repeats=1)
+    assert (found.points, found.compared, found.samples) == (60, 20, 1)
+    assert found.low == found.bend == found.high
+
+
 def test_a_unit_of_length_scales_the_curvature() -> None:
     d = hyperbolic(60, 1.0)
     once, thrice = fit_curvature(d), fit_curvature(3 * d)
@@ -106,7 +122,8 @@ def test_a_unit_of_length_scales_the_curvature() -> None:
 @pytest.mark.parametrize(
     ("d", "options", "message"),
     [
-        (torch.zeros(3, 3), {}, "compares 4 points, and there are 3"),
+        (torch.zeros(3, 3), {}, "takes 4 points, and there are 3"),
+        (torch.zeros(400, 200), {}, r"\(n, n\), got \(400, 200\)"),
         (torch.zeros(5, 5), {}, "all points coincide"),
         (tree_distances(5), {"dimensions": 5}, "4 dimensions at most, got 5"),
         (tree_distances(5), {"dimensions": 0}, "dimensions must be at least 1"),

@@ -152,6 +152,16 @@ def test_float32_for_many_points(monkeypatch: pytest.MonkeyPatch) -> None:
     assert delta_hyperbolicity(x).relative == pytest.approx(exact, rel=1e-5)
 
 
+def test_hyperbolic_points_are_the_worst_case_and_still_exact() -> None:
+    """Their δ is nearly reached nearly everywhere."""
+    plane = Lorentz()
+    x = plane.exp0(2 * points(60, 4))
+    d = plane.pairwise_dist(x, x)
+    found = delta_hyperbolicity(x, plane)
+    assert found.delta == pytest.approx(at_base(d, 0), abs=1e-12)
+    assert of_quadruple(d, found.quadruple) == pytest.approx(found.delta, abs=1e-12)
+
+
 @pytest.mark.parametrize("options", [{}, {"base": "all"}, {"sample": 9, "repeats": 3}])
 def test_progress_goes_to_the_end(options: dict[str, Any]) -> None:
     told: list[float] = []
@@ -170,8 +180,11 @@ def test_curvatures() -> None:
     assert curvature_estimate(0.288) == pytest.approx(0.25)
     assert curvature_estimate(0) == 10
     assert curvature_estimate(100) == 0.01
-    with pytest.raises(ValueError, match="negative"):
-        curvature_estimate(-math.inf)
+    for bad in (-math.inf, math.nan):
+        with pytest.raises(ValueError, match="negative"):
+            curvature_estimate(bad)
+    with pytest.raises(ValueError, match="in order, got 5 and 1"):
+        curvature_estimate(0.1, least=5, most=1)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +195,7 @@ def test_curvatures() -> None:
         (torch.zeros(5, 4), {"metric": "distances"}, r"x must be \(n, n\), got \(5, 4\)"),
         (torch.full((5, 2), math.nan), {}, "finite"),
         (torch.zeros(5, 2), {"metric": "manhattan"}, "metric must be .* got 'manhattan'"),
+        (torch.eye(5)[:, :4], {"metric": "angle"}, "row 4 is 0 and has no direction"),
         (torch.zeros(5, 2), {"base": 5}, "base must be .* got 5"),
         (torch.zeros(5, 2), {"base": -1}, "base must be at least 0, got -1"),
         (torch.zeros(5, 2), {"sample": 3}, "sample must be at least 4, got 3"),

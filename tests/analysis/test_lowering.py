@@ -113,6 +113,13 @@ def test_more_starts_are_no_worse_and_a_seed_repeats() -> None:
     assert torch.equal(again.points, two.points)
 
 
+def test_horopca_in_inference_mode() -> None:
+    x = tree_points()
+    with torch.inference_mode():
+        found = horopca(x, C, steps=5, starts=1)
+    torch.testing.assert_close(found.points, horopca(x, C, steps=5, starts=1).points)
+
+
 def test_a_sample_stands_for_many_points() -> None:
     x = tree_points(60)
     told: list[float] = []
@@ -168,10 +175,12 @@ def test_bad_points(
 @pytest.mark.parametrize(
     ("d", "options", "message"),
     [
-        (torch.zeros(3, 2), {}, r"\(n, n\) with n ≥ 2, got \(3, 2\)"),
+        (torch.zeros(3, 2), {}, r"\(n, n\), got \(3, 2\)"),
+        (-tree_distances(4), {}, "not be negative"),
+        (tree_distances(4).triu(), {}, "symmetric"),
         (tree_distances(4), {"components": 4}, "3 dimensions at most, got components=4"),
         (tree_distances(4), {"c": 0.0}, "c must be a positive number"),
-        (1000 * tree_distances(4), {}, "at most 300, got"),
+        (1000 * tree_distances(4), {}, "at most 50, got"),
         (torch.full((4, 4), math.inf), {}, "finite"),
     ],
 )

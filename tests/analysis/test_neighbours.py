@@ -53,11 +53,34 @@ def test_the_dimension_of_a_cube_in_more(dimensions: int) -> None:
     assert (found.used, found.points, found.k) == (3000, 3000, 20)
 
 
-def test_points_that_coincide_do_not_count() -> None:
-    x = rows(200, 3)
-    doubled = torch.cat([x, x[:40]])
-    found = intrinsic_dimension(doubled, k=5)
+@pytest.mark.parametrize("k", [3, 5, 20])
+def test_the_dimension_of_a_surface_without_a_border(k: int) -> None:
+    """A torus, flat in four dimensions."""
+    g = torch.Generator().manual_seed(0)
+    around = 2 * math.pi * torch.rand(4000, 2, generator=g, dtype=torch.float64)
+    found = intrinsic_dimension(torch.cat([around.cos(), around.sin()], 1), k=k)
+    assert found.likelihood == pytest.approx(2, rel=0.04)
+    assert found.two_nearest == pytest.approx(2, rel=0.05)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angle"])
+@pytest.mark.parametrize(("dimensions", "dtype"), [(3, torch.float32), (64, torch.float64)])
+def test_points_that_coincide_do_not_count(
+    dimensions: int, dtype: torch.dtype, metric: Any
+) -> None:
+    x = rows(200, dimensions).to(dtype)
+    found = intrinsic_dimension(torch.cat([x, x[:40]]), k=5, metric=metric)
     assert (found.used, found.points) == (160, 240)
+
+
+def test_points_far_away_have_the_same_neighbours() -> None:
+    x = rows(100, 5).double()
+    here, there = nearest_points(x, 4), nearest_points(x + 1e6, 4)
+    assert torch.equal(here[1], there[1])
+    torch.testing.assert_close(here[0], there[0], rtol=1e-7, atol=1e-7)
+
+
+def test_nothing_to_go_by() -> None:
     nothing = intrinsic_dimension(torch.ones(10, 3), k=4)
     assert nothing.used == 0
     assert math.isnan(nothing.two_nearest)

@@ -11,7 +11,7 @@ from benchmarks.gromov import Options, Timing, rows
 from benchmarks.gromov_cases import BY_ROWS, NUMPY, OURS, PEER, SEEN, Problem
 
 
-@pytest.mark.parametrize("kind", [*gromov_cases.DIMENSIONS, gromov_cases.TREE])
+@pytest.mark.parametrize("kind", [*gromov_cases.DIMENSIONS, gromov_cases.TREE, gromov_cases.CURVED])
 def test_all_find_the_same(kind: str) -> None:
     d = gromov_cases.distances(kind, 30)
     ours, *others = (gromov_cases.solver(who, d)() for who in (OURS, NUMPY, BY_ROWS))

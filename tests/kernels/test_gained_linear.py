@@ -216,6 +216,18 @@ def test_no_tokens() -> None:
 # --- dtypes, memory, compiling --------------------------------------------------------------------
 
 
+def test_gradients_are_the_same_inside_autocast() -> None:
+    """Where the backward pass is called in it, its sums must not be rounded either."""
+    found = []
+    for inside in (False, True):
+        torch.manual_seed(0)
+        x, a, b = matrices(torch.float32)
+        y = update(x, a, b, 0.5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+            found.append(torch.autograd.grad(y.square().sum(), (x, a, b)))
+    assert all(map(torch.equal, *found))
+
+
 def test_autocast() -> None:
     x, a, b = matrices(torch.float32)
     base = torch.randn(3, 5, 7)

@@ -64,7 +64,7 @@ def test_fused_is_the_plain_one(rank: int, dtype: torch.dtype, device: str) -> N
 
 
 @pytest.mark.usefixtures("_passes")
-@pytest.mark.parametrize("shape", [(7,), (0, 7), (2, 0, 7), (1, 1), (32, 128), (33, 513)])
+@pytest.mark.parametrize("shape", [(7,), (0, 7), (2, 0, 7), (5, 0), (1, 1), (32, 128), (33, 513)])
 def test_every_shape(shape: tuple[int, ...], device: str) -> None:
     check(torch.randn(shape), torch.randn(4, shape[-1]), device)
 

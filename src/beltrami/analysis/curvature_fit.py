@@ -2,7 +2,8 @@ r"""Which curvature distances suggest, in three ways that need not agree.
 
     by embedding    the c of −c at which `hmds` distorts distances least in some dimensions, among
                     a ladder of √c·diameter; 0 where flat scaling does better than all of it
-    by δ            (log 2/δ)²: four points of the plane of curvature −c have δ up to log 2/√c
+    by δ            (log 2/δ)²: four points of the plane of curvature −c have δ up to log 2/√c. δ is
+                    the largest at a few far base points, so at least half of what it is at all
     by triangles    the median curvature at which the line from a corner to a point between the two
                     others is as long as it is; negative where it is shorter than in flat space
 
@@ -19,17 +20,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.lowering import mean_distortion
+from beltrami.analysis.matrices import checked_distances
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_integer
 
 LADDER = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 22.0, 30.0)  # √c·diameter
 TRIANGLES = 2000  # drawn
-BETWEEN = 0.05  # by what share a way over a point may be longer, for it to lie between
+BASES = 8  # points, the farthest from others, at which δ is taken
+BETWEEN = 0.02  # by what share a way over a point may be longer, for it to lie between
+INNER = 0.1  # share of a side at either end where no point counts as between
 FEWEST_TRIANGLES = 30
 _BISECTIONS = 60
 _MOST_BENT = 30.0  # √|curvature|·side that is looked for, of negative curvature
@@ -86,25 +89,29 @@ def fit_curvature(
         repeats, seed: of the draws.
         tick: is told the share of the work that is done.
     """
-    check_tensor("distances", distances)
     for name, value in (("dimensions", dimensions), ("repeats", repeats)):
         check_integer(name, value)
     check_integer("sample", sample, least=max(FEWEST, dimensions + 1))
-    n = len(distances)
+    d = checked_distances(distances.detach())
+    n = len(d)
+    if n < FEWEST:
+        raise ValueError(f"a curvature takes {FEWEST} points, and there are {n}")
     if n <= dimensions:
         raise ValueError(f"{n} points have {n - 1} dimensions at most, got {dimensions}")
     g = torch.Generator().manual_seed(seed)
-    times = repeats if n > sample else 1
+    if n <= sample:
+        found = _of_sample(d.double(), dimensions, g)
+        tick(1.0)
+        return found
     results = []
-    for i in range(times):
-        some = torch.randperm(n, generator=g)[:sample].to(distances.device)
-        part = distances if times == 1 else distances[some][:, some]
-        results.append(_of_sample(part, dimensions, g))
-        tick((i + 1) / times)
-    return _mean(results, n) if times > 1 else results[0]
+    for i in range(repeats):
+        some = torch.randperm(n, generator=g)[:sample].to(d.device)
+        results.append(_of_sample(d[some][:, some].double(), dimensions, g))
+        tick((i + 1) / repeats)
+    return _mean(results, n)
 
 
-def triangle_curvature(d: Tensor, generator: torch.Generator) -> tuple[float, int]:
+def _triangle_curvature(d: Tensor, generator: torch.Generator) -> tuple[float, int]:
     """The median curvature of triangles, and how many there were; see the head of this file."""
     n = len(d)
     corner, left, right = (torch.randint(n, (TRIANGLES,), generator=generator) for _ in range(3))
@@ -113,22 +120,23 @@ def triangle_curvature(d: Tensor, generator: torch.Generator) -> tuple[float, in
     for point in (corner, left, right):
         over[own, point] = torch.inf
     slack, between = over.min(1)
-    side = d[left, right]
+    side, p, q = d[left, right], d[left, between], d[between, right]
+    # Not quite between, the point has a foot on the side and a height above it. Which way that
+    # points is unknown; on average it adds its square to that of the line.
+    foot = (side.square() + p.square() - q.square()) / (2 * torch.where(side > 0, side, 1.0))
+    height = (p.square() - foot.square()).clamp(min=0.0)
+    line = (d[corner, between].square() - height).clamp(min=0.0).sqrt()
     whole = (side > 0) & (slack <= BETWEEN * side) & (corner != left) & (corner != right)
-    whole &= (d[left, between] > 0) & (d[between, right] > 0)
-    if int(whole.sum()) < FEWEST_TRIANGLES:
-        return math.nan, int(whole.sum())
-    corner, left, right, between = (t[whole] for t in (corner, left, right, between))
-    found = _bent(d[corner, left], d[corner, right], d[left, between], d[between, right],
-                  d[corner, between])  # fmt: skip
-    return float(found.median()), len(found)
+    whole &= (foot > INNER * side) & (foot < (1 - INNER) * side)
+    count = int(whole.sum())
+    if count < FEWEST_TRIANGLES:
+        return math.nan, count
+    parts = (d[corner, left], d[corner, right], foot, side - foot, line)
+    return float(_bent(*(t[whole] for t in parts)).median()), count
 
 
 def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
-    found = delta_hyperbolicity(d, "distances", base="all")
-    d = d.detach().double()
-    d = torch.maximum(d, d.mT).fill_diagonal_(0.0)  # which rounding may not give
-    diameter = found.diameter
+    diameter = float(d.max())
     if diameter == 0:
         raise ValueError("all points coincide: there is no curvature to find")
     flat = _flat_distortion(d, dimensions)
@@ -137,7 +145,9 @@ def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
     )
     bend, distortion = min(ladder, key=lambda step: step[1])
     bend = bend if distortion < flat else 0.0
-    curvature, triangles = triangle_curvature(d.cpu(), g)
+    far = d.amax(1).argsort(descending=True)[:BASES].tolist()
+    delta = max(delta_hyperbolicity(d, "distances", base=base).delta for base in far)
+    curvature, triangles = _triangle_curvature(d.cpu(), g)
     return CurvatureFit(
         c=(bend / diameter) ** 2,
         bend=bend,
@@ -146,7 +156,7 @@ def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
         dimensions=dimensions,
         distortion=distortion,
         flat_distortion=flat,
-        by_delta=(math.log(2) / found.delta) ** 2 if found.delta > 0 else math.inf,
+        by_delta=(math.log(2) / delta) ** 2 if delta > 0 else math.inf,
         by_triangles=curvature,
         triangles=triangles,
         points=len(d),

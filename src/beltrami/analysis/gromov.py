@@ -23,6 +23,7 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.gromov_search import Gap, largest_gap
 from beltrami.analysis.intervals import mean_interval
+from beltrami.analysis.matrices import checked_distances, directions
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_finite, check_integer
 from beltrami.geometry.manifold import Manifold
@@ -33,7 +34,6 @@ MOST_IN_FLOAT64 = 8192  # points; more are compared in float32, in half the memo
 # The δ of the Poincaré disk of curvature −1, in the units in which Khrulkov et al. 2020 compare.
 DISK = 0.144
 _ROWS = 512  # of distances at once
-_ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Delta(Result):
         delta: δ; of samples, the mean.
         diameter: the largest distance; of samples, the mean.
         relative: 2δ/diameter, from 0 for trees to 1; of samples, the mean.
-        low, high: 95 % interval of `relative` over samples; the number itself where all points were
-            compared.
+        low, high: 95 % interval of the mean of `relative` over samples; the number itself where all
+            points were compared.
         points: how many there are. compared: how many are compared with each other at once.
-        base: the base point, or −1 if all were.
+        base: the base point, or −1 if all were; of samples, which point of each.
         quadruple: four points that have it, the base point first; none if δ is 0 or of samples.
     """
 
@@ -78,8 +78,8 @@ def delta_hyperbolicity(
         x: points, (n, d), or distances, (n, n).
         metric: "euclidean"; "angle" between points; "distances" if x has them; or a manifold whose
             points they are.
-        base: the base point, or "all" of them: exact over all quadruples, which takes a few minutes
-            for a few thousand points.
+        base: the base point, or "all" of them: exact over all quadruples, which takes minutes for a
+            few thousand points of flat space, and as long for a few hundred of hyperbolic space.
         sample: compare this many points at once, drawn at random `repeats` times. None is all.
         repeats, seed: of the samples. With a sample, the base is one of its points.
         tick: is told the share of the work that is done.
@@ -112,8 +112,10 @@ def curvature_estimate(delta: float, *, least: float = 0.01, most: float = 10.0)
         delta: relative.
         least, most: the bounds.
     """
-    if delta < 0:
+    if not delta >= 0:
         raise ValueError(f"delta must not be negative, got {delta}")
+    if not 0 < least <= most:
+        raise ValueError(f"bounds must be positive and in order, got {least} and {most}")
     return most if delta == 0 else min(most, max(least, (DISK / delta) ** 2))
 
 
@@ -172,12 +174,12 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     dtype = torch.float64 if len(x) <= MOST_IN_FLOAT64 else torch.float32
     x = x.detach()
     if isinstance(metric, Manifold):
-        return _symmetric(manifold_distances(x, metric).to(dtype))
+        return _symmetric(_manifold_distances(x, metric, dtype))
     if metric == "distances":
-        return _checked_distances(x.to(dtype))
+        return checked_distances(x.to(dtype))
     x = x.double()
     # What all points share would cost the distances digits; it has no part in angles.
-    x = torch.nn.functional.normalize(x, dim=-1) if metric == "angle" else x - x.mean(0)
+    x = directions(x) if metric == "angle" else x - x.mean(0)
     found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
     for first in range(0, len(x), _ROWS):
         some = x[first : first + _ROWS]
@@ -188,31 +190,17 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     return _symmetric(found)
 
 
-def manifold_distances(x: Tensor, manifold: Manifold) -> Tensor:
-    """All distances among points of a manifold, (n, n)."""
+def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:
+    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
     with torch.no_grad():
-        found: Tensor = manifold.pairwise_dist(x, x)
-        return found
+        for first in range(0, len(x), _ROWS):
+            found[first : first + _ROWS] = manifold.pairwise_dist(x[first : first + _ROWS], x)
+    return found
 
 
 def _symmetric(d: Tensor) -> Tensor:
     """With 0 from a point to itself, which rounding may not give."""
     return torch.maximum(d, d.mT).fill_diagonal_(0.0)
-
-
-def _checked_distances(d: Tensor) -> Tensor:
-    largest = float(d.max())
-    if float(d.min()) < 0:
-        i, j = divmod(int(d.argmin()), len(d))
-        raise ValueError(f"distances must not be negative, got {d[i, j].item()} at ({i}, {j})")
-    for name, off in (("symmetric", (d - d.mT).abs()), ("0 on the diagonal", d.diagonal().diag())):
-        if float(off.max()) > _ASYMMETRY * largest:
-            i, j = divmod(int(off.argmax()), len(d))
-            raise ValueError(
-                f"distances must be {name}, but are {d[i, j].item()} at ({i}, {j}) and "
-                f"{d[j, i].item()} at ({j}, {i})"
-            )
-    return _symmetric(d)
 
 
 def _check(
@@ -239,7 +227,8 @@ def _check(
         check_integer("base", base, least=0)
         if base >= compared:
             raise ValueError(f'base must be "all" or one of {compared} points, got {base}')
-    check_integer("repeats", repeats, least=2)  # or there is no interval
+    if sample is not None:
+        check_integer("repeats", repeats, least=2)  # or there is no interval
 
 
 def _result(

@@ -2,11 +2,12 @@ r"""The largest gap `max_k min(a_ik, a_kj) − a_ij` of a symmetric matrix, with
 
 For Gromov products at a base point this is δ. Tried one by one, the triples of 10,000 points are
 10¹². But row i has no entry above its maximum rᵢ, so the gap of a pair is at most
-`min(rᵢ, rⱼ) − a_ij`: pairs are tried where that is more than the largest gap found so far, which
-few are, since a pair with a small entry has a large gap nearly always. Of trees and what is like
-them, where many would be, a second bound leaves few: by way of any number of points instead of one
-(the bottleneck of the maximum spanning tree), a pair gains no more. And a pair is tried with the
-largest entries of one of its rows first, which is enough nearly always, too.
+`min(rᵢ, rⱼ) − a_ij`: pairs are tried where that is more than the largest gap found so far. In flat
+space few are, since a pair with a small entry has a large gap nearly always. Of trees, where many
+are, a second bound leaves few: by way of any number of points instead of one (the bottleneck of the
+maximum spanning tree), a pair gains no more. And a pair is tried with the largest entries of one of
+its rows first, which is enough nearly always, too. Points spread over hyperbolic space are the
+worst: their δ is nearly reached nearly everywhere, so that most triples are tried after all.
 """
 
 from __future__ import annotations
@@ -137,24 +138,15 @@ class _Search:
         return torch.cat([f.values for f in found]), torch.cat([f.indices for f in found])
 
     def _try_all(self, first: int, last: int) -> None:
-        """Every pair of some rows, a few rows at a time."""
-        n = len(self.a)
-        rows = max(1, BLOCK // (n * n))
-        for start in range(first, last, rows):
-            some = self.a[start : min(last, start + rows)]
-            through = torch.full_like(some, -torch.inf)
-            way = torch.zeros_like(some, dtype=torch.int64)
-            columns = max(1, BLOCK // (len(some) * n))
-            for k in range(0, n, columns):
-                part = torch.minimum(some[:, k : k + columns, None], self.a[None, k : k + columns])
-                best, which = part.max(1)
-                way = torch.where(best > through, k + which, way)
-                through = torch.maximum(through, best)
-            gaps = through - some
-            gaps = torch.where(torch.isfinite(gaps), gaps, -torch.inf)  # the diagonal
-            size, at = gaps.max(1)
-            i = torch.arange(start, start + len(some), device=some.device)
-            self._take(size, i, at, way.gather(1, at[:, None])[:, 0])
+        """Every pair of some rows with a later one, a row at a time."""
+        for i in range(first, min(last, len(self.a) - 1)):
+            later = self.a[i + 1 :]
+            gaps = torch.minimum(self.a[i], later).amax(1).sub_(self.a[i, i + 1 :])
+            j = gaps.argmax()
+            if float(gaps[j]) > self.above:
+                k = torch.minimum(self.a[i], later[j]).argmax()
+                one = torch.full_like(k, i)
+                self._take(gaps[j].reshape(1), one[None], (i + 1 + j)[None], k[None])
 
     def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
         """The largest of some gaps, if it is larger than all before."""

@@ -12,15 +12,15 @@ import math
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.lowering import Lowered, lowered_distances
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.analysis.matrices import checked_distances
+from beltrami.geometry.checks import check_integer
 
-MOST_RADIUS = 300.0  # √c·d beyond which cosh leaves float64
+MOST_RADIUS = 50.0  # √c·d beyond which float64 does not hold the eigenvalues of both ends
 
 
 def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
-    """Lorentz points whose distances are near the given ones; exactly, if they are those of some.
+    """Lorentz points whose distances are near the given ones; those of some have them to 1e-6.
 
     Args:
         distances: (n, n), symmetric, 0 on the diagonal.
@@ -28,10 +28,8 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
             those of four times the curvature.
         components: dimensions.
     """
-    check_tensor("distances", distances)
     check_integer("components", components)
-    if distances.ndim != 2 or distances.shape[0] != distances.shape[1] or len(distances) < 2:
-        raise ValueError(f"distances must be (n, n) with n ≥ 2, got {tuple(distances.shape)}")
+    d = checked_distances(distances.detach())
     if components >= len(distances):
         raise ValueError(
             f"{len(distances)} points have {len(distances) - 1} dimensions at most, got "
@@ -39,14 +37,13 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
         )
     if not 0 < c < math.inf:
         raise ValueError(f"c must be a positive number, got {c}")
-    check_finite(distances=distances)
-    d = distances.detach().double()
+    d = d.double()
     if (largest := math.sqrt(c) * float(d.max())) > MOST_RADIUS:
         raise ValueError(
             f"√c times the largest distance must be at most {MOST_RADIUS:g}, got {largest:g}: "
             "divide the distances, or c"
         )
-    products = torch.cosh(math.sqrt(c) * (d + d.mT) / 2)
+    products = torch.cosh(math.sqrt(c) * d)
     values, vectors = torch.linalg.eigh(
         -products
     )  # ascending: time first, then nothing, space last

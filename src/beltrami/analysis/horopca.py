@@ -90,19 +90,20 @@ def _climb(
     step_done: Callable[[int], None],
 ) -> tuple[Tensor, float]:
     """The directions of the largest spread on the way up from a start, and that spread."""
-    free = start.clone().requires_grad_()
-    optimiser = torch.optim.Adam([free], lr=learning_rate)
-    best, most = _orthonormal(start), -torch.inf
-    for step in range(steps):
-        with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
+        x, free = x.clone(), start.clone().requires_grad_()
+        optimiser = torch.optim.Adam([free], lr=learning_rate)
+        best, most = _orthonormal(start.clone()), -torch.inf
+        for step in range(steps + 1):
             directions = _orthonormal(free)
             spread = _spread(x, directions, c)
-            optimiser.zero_grad()
-            (-spread).backward()
-        if spread.item() > most:
-            best, most = directions.detach(), spread.item()
-        optimiser.step()
-        step_done(step + 1)
+            if spread.item() > most:
+                best, most = directions.detach(), spread.item()
+            if step < steps:
+                optimiser.zero_grad()
+                (-spread).backward()
+                optimiser.step()
+                step_done(step + 1)
     return best, most
 
 

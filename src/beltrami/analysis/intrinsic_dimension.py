@@ -1,8 +1,8 @@
 r"""How many dimensions data have where they are, from distances to nearest points.
 
-    two nearest    n/Σ log(r₂/r₁), of each point's first and second neighbour (Facco et al., 2017),
-                   without the largest tenth
-    likelihood     (k − 2)/Σ log(r_k/rⱼ) over j < k at each point, then the harmonic mean over
+    two nearest    n/Σ log(r₂/r₁), of each point's first and second neighbour (Facco et al., 2017);
+                   of the largest tenth it is only used that they are no smaller than the others
+    likelihood     (k − 1)/Σ log(r_k/rⱼ) over j < k at each point, then the harmonic mean over
                    points (Levina and Bickel, 2005; MacKay and Ghahramani, 2005)
 
 Both take the points around one for evenly spread. A curved space of few dimensions that bends back
@@ -19,7 +19,7 @@ from torch import Tensor
 from beltrami.analysis.neighbours import FlatMetric, nearest_points
 from beltrami.analysis.results import Result
 
-TRIMMED = 0.1  # share of the largest ratios that is left out of "two nearest", as published
+TRIMMED = 0.1  # share of the largest ratios, which noise and borders spoil
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,5 @@ def _likelihood(distances: Tensor) -> float:
     if len(distances) == 0:
         return math.nan
     logs = (distances[:, -1:] / distances[:, :-1]).log()
-    # One less than there are terms: so the estimate at each point is unbiased.
-    mean = float((logs.sum(1) / (distances.shape[1] - 2)).mean())
+    mean = float(logs.mean())
     return 1 / mean if mean > 0 else math.nan

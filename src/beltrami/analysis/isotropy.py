@@ -17,7 +17,7 @@ from torch import Tensor
 from beltrami.analysis.results import Result
 from beltrami.analysis.rows import check_points
 
-BLOCK = 1 << 14  # rows at once
+BLOCK = 1 << 22  # numbers at once
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Isotropy(Result):
     Args:
         mean_cosine, mean_squared_cosine: of pairs of different rows.
         random_overlap: 1/d. least_overlap: what n rows in d dimensions must have.
-        effective_dimensions: of the covariance. first_share: of its largest eigenvalue.
+        effective_dimensions: of the covariance. first_share: of its largest eigenvalue. NaN for
+            rows that are all alike.
         dimensions: d. used: rows that are not 0, and have a direction. points: all rows.
     """
 
@@ -53,7 +54,7 @@ def isotropy(x: Tensor) -> Isotropy:
     unit_sum, unit_products = torch.zeros_like(centre), centre.new_zeros(d, d)
     scatter = torch.zeros_like(unit_products)
     used = 0
-    for some in x.detach().split(BLOCK):
+    for some in x.detach().split(max(1, BLOCK // max(1, d))):
         rows = some.double()
         moved = rows - centre
         scatter += moved.mT @ moved
@@ -66,14 +67,16 @@ def isotropy(x: Tensor) -> Isotropy:
     cosine = (float(unit_sum.square().sum()) - used) / pairs if pairs else math.nan
     squared = (float(unit_products.square().sum()) - used) / pairs if pairs else math.nan
     values = torch.linalg.eigvalsh(scatter)
-    values = torch.where(values > 0, values, 0.0)
+    # Rows that are all alike differ from their mean by what it was rounded.
+    rounding = n * d * float(centre.square().sum()) * torch.finfo(torch.float64).eps ** 2
+    values = torch.where(values > rounding, values, 0.0)
     total = float(values.sum())
     return Isotropy(
         mean_cosine=cosine,
         mean_squared_cosine=squared,
         random_overlap=1 / d,
         least_overlap=max(0.0, (used - d) / (d * (used - 1))) if used > 1 else math.nan,
-        effective_dimensions=total**2 / float(values.square().sum()) if total > 0 else 0.0,
+        effective_dimensions=total**2 / float(values.square().sum()) if total > 0 else math.nan,
         first_share=float(values.max()) / total if total > 0 else math.nan,
         dimensions=d,
         used=used,

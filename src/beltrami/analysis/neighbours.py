@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from beltrami.analysis.matrices import directions
 from beltrami.analysis.rows import check_points
 from beltrami.geometry.checks import check_integer
 
@@ -29,10 +30,7 @@ def nearest_points(x: Tensor, k: int, *, metric: FlatMetric = "euclidean") -> tu
     if k >= len(x):
         raise ValueError(f"k must be below the number of points, {len(x)}, got {k}")
     x = x.detach().double()
-    if metric == "angle":
-        if bool((empty := (x == 0).all(-1)).any()):
-            raise ValueError(f"row {int(empty.nonzero()[0])} is 0 and has no direction")
-        x = torch.nn.functional.normalize(x, dim=-1)
+    x = directions(x) if metric == "angle" else x - x.mean(0)  # which would cost digits
     rows = max(1, BLOCK // len(x))
     found = []
     for first in range(0, len(x), rows):
@@ -40,7 +38,11 @@ def nearest_points(x: Tensor, k: int, *, metric: FlatMetric = "euclidean") -> tu
         d = torch.cdist(some, x)
         local = torch.arange(len(some), device=x.device)
         d[local, first + local] = torch.inf  # not itself
-        found.append(d.topk(k, dim=1, largest=False))
+        numbers = d.topk(k, dim=1, largest=False).indices
+        # By their difference: from a product, points that coincide are 1e-7 apart.
+        near = torch.stack([(some - x[numbers[:, i]]).norm(dim=-1) for i in range(k)], 1)
+        near, order = near.sort(dim=1, stable=True)
+        found.append((near, numbers.gather(1, order)))
     distances, numbers = (torch.cat(parts) for parts in zip(*found, strict=True))
     if metric == "angle":  # from the chord
         distances = 2 * torch.asin((distances / 2).clamp(max=1.0))

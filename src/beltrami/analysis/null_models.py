@@ -88,9 +88,18 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
 def hop_distances(joined: Tensor) -> Tensor:
     """Numbers of edges between nodes, (n, n) float64; infinite where no path leads.
 
+    A matrix product for each edge of the longest shortest path: for graphs that are not long.
+
     Args:
         joined: (n, n) booleans, symmetric.
     """
+    check_tensor("joined", joined)
+    if joined.ndim != 2 or joined.shape[0] != joined.shape[1] or joined.dtype != torch.bool:
+        raise ValueError(
+            f"joined must be (n, n) booleans, got {joined.dtype} of shape {tuple(joined.shape)}"
+        )
+    if not torch.equal(joined, joined.mT):
+        raise ValueError("joined must be symmetric: edges have no direction")
     n = len(joined)
     neighbours = joined.float()
     d = torch.full((n, n), torch.inf, dtype=torch.float64, device=joined.device)

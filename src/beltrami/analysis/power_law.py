@@ -23,7 +23,8 @@ EXPONENTS = (1.01, 10.0)  # among which α is sought
 MOST_STARTS = 100  # values of xmin that are tried
 FEWEST_IN_TAIL = 10
 _HALVINGS = 60
-_TABLE = 1 << 17  # values that are drawn exactly; beyond, to 1e-5
+_TABLE = 1 << 17  # values that are drawn exactly; beyond, as if they were no whole numbers
+_STEP = 1e-3  # of α, for a second derivative
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PowerLaw(Result):
     """A power law fitted to counts.
 
     Args:
-        exponent: α. error: its standard error.
+        exponent: α, between 1.01 and 10. error: its standard error.
         xmin: the smallest count that belongs to it.
         tail: how many do. count: how many counts there are.
         distance: Kolmogorov and Smirnov's, of the tail.
@@ -61,7 +62,7 @@ def power_law_fit(
 
     Args:
         counts: (n,) integers; zeros are no counts, and are an error.
-        xmin: where it begins; None chooses.
+        xmin: where it begins; None chooses, among 100 values of those that occur.
         draws: samples for the p-value, right to about 1/(2√draws); 0 leaves it out.
         seed: of the draws.
         tick: is told the share of the work that is done.
@@ -75,18 +76,22 @@ def power_law_fit(
     check_integer("draws", draws, least=0)
     if len(counts) and int(counts.min()) < 1:
         raise ValueError(f"counts must be positive, got {int(counts.min())}")
+    if xmin is not None:
+        check_integer("xmin", xmin)
     tail = len(counts) if xmin is None else int((counts >= xmin).sum())
     if tail < FEWEST_IN_TAIL:
         where = "" if xmin is None else f" of at least {xmin}"
         raise ValueError(f"a fit needs {FEWEST_IN_TAIL} counts{where}, got {tail}")
     values, number = counts.detach().cpu().long().unique(return_counts=True)
-    if len(values) < 2:
-        raise ValueError(f"all counts are {int(values[0])}: there is nothing to fit")
+    fitted = values if xmin is None else values[values >= xmin]
+    if len(fitted) < 2:
+        where = "" if xmin is None else f" of at least {xmin}"
+        raise ValueError(f"all counts{where} are {int(fitted[0])}: there is nothing to fit")
     best = _fit(values, number, xmin)
     further = _further(values, number, best, xmin, draws, seed, tick)
     return PowerLaw(
         exponent=best.exponent,
-        error=(best.exponent - 1) / math.sqrt(best.tail),
+        error=_error(best),
         xmin=best.xmin,
         tail=best.tail,
         count=len(counts),
@@ -204,7 +209,16 @@ def _further(
 def _drawn(best: _Fit, survival: Tensor, u: Tensor) -> Tensor:
     """Numbers of a power law from uniform ones: the last whose survival is at least 1 − u."""
     left = 1 - u
+    last = len(survival) - 1
     index = torch.searchsorted(-survival, -left, right=True) - 1
-    far = (best.xmin - 0.5) * left ** (-1 / (best.exponent - 1)) + 0.5
-    beyond = index >= len(survival) - 1
-    return torch.where(beyond, far.clamp(max=2.0**52).long(), best.xmin + index)
+    rest = left / survival[last]  # of what is beyond the table
+    far = (best.xmin + last - 0.5) * rest ** (-1 / (best.exponent - 1)) + 0.5
+    return torch.where(index >= last, far.clamp(max=2.0**52).long(), best.xmin + index)
+
+
+def _error(best: _Fit) -> float:
+    """1/√(n·∂² log ζ(α, xmin)/∂α²): what the likelihood's curvature allows."""
+    near = torch.tensor([-_STEP, 0.0, _STEP], dtype=torch.float64) + best.exponent
+    lowest = torch.tensor(float(best.xmin), dtype=torch.float64)
+    below, at, above = torch.special.zeta(near, lowest).log().tolist()
+    return _STEP / math.sqrt(best.tail * (below - 2 * at + above))

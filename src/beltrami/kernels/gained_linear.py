@@ -147,18 +147,25 @@ class _GainedLinear(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        u, weight, n2, m2, gram, c_tensor = ctx.saved_tensors
-        c, scaling, longest = ctx.numbers
-        number = c if c_tensor is None else c_tensor
-        rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
-        dy_rows = as_matrix(dy)
-        dz = torch.mm(dy_rows, weight).view(u.shape)
-        du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
-        dw = _weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
-        dc = None
-        if c_tensor is not None and ctx.needs_input_grad[3]:
-            dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
-        return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
+        if torch.is_autocast_enabled(dy.device.type):
+            with torch.autocast(dy.device.type, enabled=False):
+                return _backward(ctx, dy)
+        return _backward(ctx, dy)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    u, weight, n2, m2, gram, c_tensor = ctx.saved_tensors
+    c, scaling, longest = ctx.numbers
+    number = c if c_tensor is None else c_tensor
+    rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
+    dy_rows = as_matrix(dy)
+    dz = torch.mm(dy_rows, weight).view(u.shape)
+    du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
+    dw = _weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
+    dc = None
+    if c_tensor is not None and ctx.needs_input_grad[3]:
+        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
+    return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
 
 
 def _weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:

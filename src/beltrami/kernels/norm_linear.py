@@ -42,7 +42,7 @@ def norm_linear_beside(
     """`norm_linear`, and x for what else is made of it: that one's gradient is added on the way.
 
     As x in two places, the two gradients would be written, read and added through memory. The plain
-    implementation leaves that to autograd.
+    implementation leaves that to autograd. Nothing may change x in place afterwards.
 
     Returns: x, for all further uses; `x·Wᵀ`; `|x|²`.
     """
@@ -93,13 +93,23 @@ class _NormLinear(torch.autograd.Function):
     def backward(
         ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x, weight = ctx.saved_tensors
-        dx = dw = None
-        if ctx.needs_input_grad[0]:
-            dx = _input_gradient(x, weight, du, dn2, beside, ctx.kernel)
-        if ctx.needs_input_grad[1] and du is not None:
-            dw = torch.mm(as_matrix(du).mT, as_matrix(x))
-        return dx, dw, None, None
+        kind = ctx.saved_tensors[0].device.type
+        if torch.is_autocast_enabled(kind):  # it would round what was not rounded forwards
+            with torch.autocast(kind, enabled=False):
+                return *_backward(ctx, du, dn2, beside), None, None
+        return *_backward(ctx, du, dn2, beside), None, None
+
+
+def _backward(
+    ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    x, weight = ctx.saved_tensors
+    dx = dw = None
+    if ctx.needs_input_grad[0]:
+        dx = _input_gradient(x, weight, du, dn2, beside, ctx.kernel)
+    if ctx.needs_input_grad[1] and du is not None:
+        dw = torch.mm(as_matrix(du).mT, as_matrix(x))
+    return dx, dw
 
 
 def _squares(x: Tensor) -> Tensor:

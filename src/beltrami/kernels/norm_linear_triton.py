@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from beltrami.kernels.starting import parts, start
 
 ONE_PASS = 4096  # tokens from which on one kernel takes both: fewer leave most of a GPU idle
+ONE_PASS_RANK = 64  # above, and for float32, its tiles do not fit every GPU's shared memory
 PRODUCT_ROWS, ROWS, COLUMNS = 64, 32, 128  # of tiles that are multiplied, forwards and backwards
 NORM_ROWS, NORM_COLUMNS = 4, 512  # of a tile that is only summed
 MAX_RANK = 128  # of the weight: a tile's products stay in registers
@@ -44,7 +45,7 @@ def product_and_norms(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     flat, n, row = _as_rows(x)
     rank, columns = weight.shape
     n2 = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
-    if n < ONE_PASS:
+    if n < ONE_PASS or rank > ONE_PASS_RANK or x.element_size() > 2:
         if n:
             start(
                 _norms,
@@ -120,12 +121,12 @@ def padded(rank: int) -> int:
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int, int]:
     """x with the numbers of a row side by side, how many rows, and how far apart they are."""
-    columns = x.shape[-1]
+    n, columns = x.shape[:-1].numel(), x.shape[-1]
     if x.is_contiguous():
-        return x, x.numel() // max(columns, 1), columns
-    flat = x.reshape(x.shape[:-1].numel(), columns)
+        return x, n, columns
+    flat = x.reshape(n, columns)
     flat = flat if flat.stride(1) == 1 else flat.contiguous()
-    return flat, flat.shape[0], flat.stride(0)
+    return flat, n, flat.stride(0)
 
 
 @triton.jit

@@ -1,0 +1,52 @@
+"""Matrices that measures are given: distances, and rows whose directions count."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.rows import rows_at_once
+from beltrami.geometry.checks import check_finite
+
+_ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
+
+
+def checked_distances(d: Tensor) -> Tensor:
+    """Distances (n, n) made symmetric, with 0 on the diagonal, where they are but for rounding.
+
+    Raises:
+        ValueError: where they are not, for negative ones, and for those that are not finite.
+    """
+    check_tensor("distances", d)
+    if d.ndim != 2 or d.shape[0] != d.shape[1]:
+        raise ValueError(f"distances must be (n, n), got {tuple(d.shape)}")
+    check_finite(distances=d)
+    if d.numel() == 0:
+        return d
+    if float(d.min()) < 0:
+        i, j = divmod(int(d.argmin()), len(d))
+        raise ValueError(f"distances must not be negative, got {d[i, j].item()} at ({i}, {j})")
+    allowed = _ASYMMETRY * float(d.max())
+    own = d.diagonal()
+    if float(own.max()) > allowed:
+        i = int(own.argmax())
+        raise ValueError(f"distances must be 0 on the diagonal, got {own[i].item()} at ({i}, {i})")
+    rows = rows_at_once(len(d), d.device, None)
+    for first in range(0, len(d), rows):
+        off = (d[first : first + rows] - d[:, first : first + rows].mT).abs()
+        if float(off.max()) > allowed:
+            i, j = divmod(int(off.argmax()), len(d))
+            raise ValueError(
+                f"distances must be symmetric, but are {d[first + i, j].item()} at "
+                f"({first + i}, {j}) and {d[j, first + i].item()} at ({j}, {first + i})"
+            )
+    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+
+
+def directions(x: Tensor) -> Tensor:
+    """Rows of length 1, of any that are not 0, however short."""
+    largest = x.abs().amax(-1, keepdim=True)
+    if bool((empty := largest[:, 0] == 0).any()):
+        raise ValueError(f"row {int(empty.nonzero()[0])} is 0 and has no direction")
+    return torch.nn.functional.normalize(x / largest, dim=-1)
