@@ -93,17 +93,22 @@ class _NormLinear(torch.autograd.Function):
     def backward(
         ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None, None, None]:
-        kind = ctx.saved_tensors[0].device.type
+        x, weight = ctx.saved_tensors  # once: checkpoints unpack no tensor twice
+        kind = x.device.type
         if torch.is_autocast_enabled(kind):  # it would round what was not rounded forwards
             with torch.autocast(kind, enabled=False):
-                return *_backward(ctx, du, dn2, beside), None, None
-        return *_backward(ctx, du, dn2, beside), None, None
+                return *_backward(ctx, x, weight, du, dn2, beside), None, None
+        return *_backward(ctx, x, weight, du, dn2, beside), None, None
 
 
 def _backward(
-    ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None
+    ctx: Any,
+    x: Tensor,
+    weight: Tensor,
+    du: Tensor | None,
+    dn2: Tensor | None,
+    beside: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    x, weight = ctx.saved_tensors
     dx = dw = None
     if ctx.needs_input_grad[0]:
         dx = _input_gradient(x, weight, du, dn2, beside, ctx.kernel)
