@@ -138,7 +138,7 @@ def problems(device: str, quick: bool) -> list[Problem]:
         return [*_linears([(64, 64)], (8,), 16, dtype, compiled=False), small]
     if device == "cuda":
         shapes = [(4096, 4096), (4096, 14336), (14336, 4096)]
-        model = Model(2048, 16, 32, 8, 8192, 32000, 4, 512, dtype, compiled=True)
+        model = Model(2048, 16, 32, 8, 8192, 32000, 8, 1024, dtype, compiled=True)
         return [*_linears(shapes, RANKS, 8192, dtype, compiled=True), model]
     shapes = [(1024, 1024), (1024, 4096), (4096, 1024)]
     model = Model(256, 4, 8, 8, 688, 512, 4, 128, dtype)
