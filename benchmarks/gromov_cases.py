@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.analysis.matrices import symmetric
 from beltrami.analysis.null_models import tree_distances
 from beltrami.geometry import lorentz
 
@@ -72,7 +73,7 @@ def distances(kind: str, n: int) -> Tensor:
     else:
         x = torch.randn(n, DIMENSIONS[kind], generator=g, dtype=torch.float64)
         d = torch.cdist(x, x)
-    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+    return symmetric(d)
 
 
 # --- competitors ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.lowering import mean_distortion
-from beltrami.analysis.matrices import checked_distances
+from beltrami.analysis.matrices import check_distances, symmetric
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_integer
 
@@ -92,7 +92,8 @@ def fit_curvature(
     for name, value in (("dimensions", dimensions), ("repeats", repeats)):
         check_integer(name, value)
     check_integer("sample", sample, least=max(FEWEST, dimensions + 1))
-    d = checked_distances(distances.detach())
+    check_distances(distances)
+    d = symmetric(distances.detach())
     n = len(d)
     if n < FEWEST:
         raise ValueError(f"a curvature takes {FEWEST} points, and there are {n}")

@@ -23,7 +23,7 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.gromov_search import Gap, largest_gap
 from beltrami.analysis.intervals import mean_interval
-from beltrami.analysis.matrices import checked_distances, directions
+from beltrami.analysis.matrices import angles, check_distances, directions, symmetric
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_finite, check_integer
 from beltrami.geometry.manifold import Manifold
@@ -174,20 +174,17 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     dtype = torch.float64 if len(x) <= MOST_IN_FLOAT64 else torch.float32
     x = x.detach()
     if isinstance(metric, Manifold):
-        return _symmetric(_manifold_distances(x, metric, dtype))
+        return symmetric(_manifold_distances(x, metric, dtype))
     if metric == "distances":
-        return checked_distances(x.to(dtype))
+        return symmetric(x.to(dtype))
     x = x.double()
     # What all points share would cost the distances digits; it has no part in angles.
     x = directions(x) if metric == "angle" else x - x.mean(0)
     found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
     for first in range(0, len(x), _ROWS):
         some = x[first : first + _ROWS]
-        near = torch.cdist(some, x)
-        if metric == "angle":  # the arccosine of a product near 1 has lost half of its digits
-            near = 2 * torch.atan2(near, torch.cdist(some, -x))
-        found[first : first + _ROWS] = near
-    return _symmetric(found)
+        found[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(some, x)
+    return symmetric(found)
 
 
 def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:
@@ -196,11 +193,6 @@ def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Te
         for first in range(0, len(x), _ROWS):
             found[first : first + _ROWS] = manifold.pairwise_dist(x[first : first + _ROWS], x)
     return found
-
-
-def _symmetric(d: Tensor) -> Tensor:
-    """With 0 from a point to itself, which rounding may not give."""
-    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
 
 
 def _check(
@@ -218,6 +210,8 @@ def _check(
         raise TypeError(f"x must be real numbers, got {x.dtype}")
     if len(x) < FEWEST:
         raise ValueError(f"δ compares {FEWEST} points, and there are {len(x)}")
+    if metric == "distances":
+        check_distances(x)
     check_finite(x=x)
     compared = len(x)
     if sample is not None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.lowering import Lowered, lowered_distances
-from beltrami.analysis.matrices import checked_distances
+from beltrami.analysis.matrices import check_distances, symmetric
 from beltrami.geometry.checks import check_integer
 
 MOST_RADIUS = 50.0  # √c·d beyond which float64 does not hold the eigenvalues of both ends
@@ -29,7 +29,7 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
         components: dimensions.
     """
     check_integer("components", components)
-    d = checked_distances(distances.detach())
+    check_distances(distances)
     if components >= len(distances):
         raise ValueError(
             f"{len(distances)} points have {len(distances) - 1} dimensions at most, got "
@@ -37,7 +37,7 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
         )
     if not 0 < c < math.inf:
         raise ValueError(f"c must be a positive number, got {c}")
-    d = d.double()
+    d = symmetric(distances.detach().double())
     if (largest := math.sqrt(c) * float(d.max())) > MOST_RADIUS:
         raise ValueError(
             f"√c times the largest distance must be at most {MOST_RADIUS:g}, got {largest:g}: "

@@ -12,18 +12,14 @@ from beltrami.geometry.checks import check_finite
 _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
-def checked_distances(d: Tensor) -> Tensor:
-    """Distances (n, n) made symmetric, with 0 on the diagonal, where they are but for rounding.
-
-    Raises:
-        ValueError: where they are not, for negative ones, and for those that are not finite.
-    """
+def check_distances(d: Tensor) -> None:
+    """Raise unless distances (n, n) are finite, not negative and, but for rounding, symmetric."""
     check_tensor("distances", d)
     if d.ndim != 2 or d.shape[0] != d.shape[1]:
         raise ValueError(f"distances must be (n, n), got {tuple(d.shape)}")
     check_finite(distances=d)
     if d.numel() == 0:
-        return d
+        return
     if float(d.min()) < 0:
         i, j = divmod(int(d.argmin()), len(d))
         raise ValueError(f"distances must not be negative, got {d[i, j].item()} at ({i}, {j})")
@@ -41,7 +37,16 @@ def checked_distances(d: Tensor) -> Tensor:
                 f"distances must be symmetric, but are {d[first + i, j].item()} at "
                 f"({first + i}, {j}) and {d[j, first + i].item()} at ({j}, {first + i})"
             )
+
+
+def symmetric(d: Tensor) -> Tensor:
+    """Distances as they are but for rounding: the same both ways, and 0 from a point to itself."""
     return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+
+
+def angles(u: Tensor, v: Tensor) -> Tensor:
+    """Between rows of length 1, (n, m), also small ones, of which the arccosine loses digits."""
+    return 2 * torch.atan2(torch.cdist(u, v), torch.cdist(u, -v))
 
 
 def directions(x: Tensor) -> Tensor:

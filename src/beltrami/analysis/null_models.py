@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.matrices import angles, directions, symmetric
 from beltrami.geometry.checks import check_finite, check_integer
 
 DEGREE = 4  # mean number of neighbours in a random graph
@@ -40,9 +41,8 @@ def sphere_distances(n: int, *, dimensions: int = 2, seed: int = 0) -> Tensor:
     check_integer("dimensions", dimensions)
     g = torch.Generator().manual_seed(seed)
     points = torch.randn(n, dimensions + 1, generator=g, dtype=torch.float64)
-    points = torch.nn.functional.normalize(points, dim=-1)
-    d = 2 * torch.atan2(torch.cdist(points, points), torch.cdist(points, -points))
-    return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+    points = directions(points)
+    return symmetric(angles(points, points))
 
 
 def random_graph_distances(n: int, *, degree: float = DEGREE, seed: int = 0) -> Tensor:

@@ -133,8 +133,6 @@ def _starts(values: Tensor, tail: Tensor, xmin: int | None) -> Tensor:
         return torch.searchsorted(values, torch.tensor([xmin]))
     several = tail > tail[-1]  # a tail of one value has no exponent
     possible = ((tail >= FEWEST_IN_TAIL) & several).nonzero()[:, 0]
-    if len(possible) == 0:
-        possible = torch.tensor([0])
     if len(possible) > MOST_STARTS:
         spread = torch.linspace(0, len(possible) - 1, MOST_STARTS).round().long()
         possible = possible[spread]

@@ -6,8 +6,6 @@ wide ones are spread over its warps. Everything that is not a row is a number a 
 
 from __future__ import annotations
 
-import contextlib
-
 import torch
 import triton
 import triton.language as tl
@@ -18,6 +16,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.kernels.adam_rows import AdamRates
 from beltrami.kernels.dtypes import wide_dtype
 from beltrami.kernels.geodesic_rows_triton import advance, draw_inside, gap, pull, shrink, size_sq
+from beltrami.kernels.starting import parts, start
 
 MAX_WIDTH = 8192
 # Elements of each of x, g and p that a warp holds: 16 a lane, which leave it registers to spare.
@@ -105,32 +104,30 @@ def adam_rows_triton_(
     wide = wide_dtype(x.dtype)
     block = triton.next_power_of_2(width)
     rows_a_program = min(max(1, _WARP_ELEMENTS // block), _MOST_ROWS)
-    grid = (triton.cdiv(rows, rows_a_program),)
-    on_device = torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
-    with on_device:
-        _adam[grid](
-            x, g, p, v, v_max, many_c,
-            rows, width, inner, 1 if many_c is None else many_c.numel(),
-            *strides[0], *strides[1], *strides[2], *strides[3], *strides[-1],
-            c=one_c,
-            step_size=float(rates.step_size),
-            correction=float(rates.correction),
-            weight1=1.0 - rates.beta1,
-            weight2=1.0 - rates.beta2,
-            eps=float(rates.eps),
-            decay=float(rates.decay),
-            keep=1.0 if rates.keep is None else float(rates.keep),
-            reach=1 - BORDER_EPS * torch.finfo(wide).eps,
-            stored_reach=1 - BORDER_EPS * torch.finfo(x.dtype).eps,
-            BALL=model == "poincare",
-            DECAYS=rates.decay != 0,
-            KEEPS=rates.keep is not None,
-            WIDE=_DTYPES[wide],
-            ROWS=rows_a_program,
-            BLOCK=block,
-            num_warps=min(max(1, block // _WARP_ELEMENTS), _MOST_WARPS),
-            enable_fp_fusion=True,  # Triton 3.9 warns if it is not told
-        )  # fmt: skip
+    start(
+        _adam, (parts(rows, rows_a_program),),
+        x, g, p, v, v_max, many_c,
+        rows, width, inner, 1 if many_c is None else many_c.numel(),
+        *strides[0], *strides[1], *strides[2], *strides[3], *strides[-1],
+        c=one_c,
+        step_size=float(rates.step_size),
+        correction=float(rates.correction),
+        weight1=1.0 - rates.beta1,
+        weight2=1.0 - rates.beta2,
+        eps=float(rates.eps),
+        decay=float(rates.decay),
+        keep=1.0 if rates.keep is None else float(rates.keep),
+        reach=1 - BORDER_EPS * torch.finfo(wide).eps,
+        stored_reach=1 - BORDER_EPS * torch.finfo(x.dtype).eps,
+        BALL=model == "poincare",
+        DECAYS=rates.decay != 0,
+        KEEPS=rates.keep is not None,
+        WIDE=_DTYPES[wide],
+        ROWS=rows_a_program,
+        BLOCK=block,
+        num_warps=min(max(1, block // _WARP_ELEMENTS), _MOST_WARPS),
+        enable_fp_fusion=True,  # Triton 3.9 warns if it is not told
+    )  # fmt: skip
     # Autograd does not see what a kernel writes, and would use it where the old values were saved.
     torch.autograd.graph.increment_version([x, *tables[2:]])
 

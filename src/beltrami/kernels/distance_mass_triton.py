@@ -8,14 +8,13 @@ fixed order: the same input gives the same bits.
 
 from __future__ import annotations
 
-import contextlib
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.gram_distances import ROUNDING, ScaledRows
+from beltrami.kernels.starting import parts, start
 
 ROWS, COLUMNS, TILES = 16, 128, 8  # pairs of a tile, and tiles of a program
 MAX_WIDTH = 64  # of the points: the loop over their coordinates is unrolled
@@ -43,36 +42,36 @@ def mass_and_slope(
     """Σ_j w·e^{−d}, (n,), and each pair's derivative in cosh(√c·d), (n, m)."""
     (n, width), m = a.space.shape, b.space.shape[0]
     slope = torch.empty(n, m, dtype=torch.float64, device=a.space.device)
-    parts = triton.cdiv(m, COLUMNS * TILES)
-    sums = slope.new_zeros(parts, n)
+    strips = parts(m, COLUMNS * TILES)
+    sums = slope.new_zeros(strips, n)
     if slope.numel():
         weights = weights.view(torch.uint8) if weights.dtype == torch.bool else weights
-        on_device = torch.cuda.device(slope.device) if slope.is_cuda else contextlib.nullcontext()
-        with on_device:
-            _pairs[(triton.cdiv(n, ROWS), parts)](
-                a.space.mT.contiguous(),
-                a.time,
-                a.excess,
-                a.blur,
-                b.space.mT.contiguous(),
-                b.excess,
-                b.blur,
-                weights,
-                sums,
-                slope,
-                n,
-                m,
-                weights.stride(0),
-                weights.stride(1),
-                power=c**-0.5 if c else 1.0,
-                WIDTH=width,
-                FLAT=c == 0,
-                UNIT=c == 1,
-                BLURRED=ROUNDING,
-                ROWS=ROWS,
-                COLUMNS=COLUMNS,
-                TILES=TILES,
-            )
+        start(
+            _pairs,
+            (parts(n, ROWS), strips),
+            a.space.mT.contiguous(),
+            a.time,
+            a.excess,
+            a.blur,
+            b.space.mT.contiguous(),
+            b.excess,
+            b.blur,
+            weights,
+            sums,
+            slope,
+            n,
+            m,
+            weights.stride(0),
+            weights.stride(1),
+            power=c**-0.5 if c else 1.0,
+            WIDTH=width,
+            FLAT=c == 0,
+            UNIT=c == 1,
+            BLURRED=ROUNDING,
+            ROWS=ROWS,
+            COLUMNS=COLUMNS,
+            TILES=TILES,
+        )
     return sums.sum(0), slope
 
 

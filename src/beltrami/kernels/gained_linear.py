@@ -46,6 +46,11 @@ def gained_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
+    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
+        with torch.autocast(u.device.type, enabled=False):
+            return gained_linear(
+                u, weight, n2, c, scaling=scaling, longest=longest, add_to=add_to, fused=fused
+            )
     if isinstance(c, Tensor) and c.numel() != 1:
         raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
     if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
@@ -56,12 +61,15 @@ def gained_linear(
     weight = cast(weight, u.dtype)
     kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
     n2 = cast(n2, wide_dtype(n2.dtype))
-    few = kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2
-    gained = _of_few if few else _of_many
-    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
-        with torch.autocast(u.device.type, enabled=False):
-            return gained(u, weight, n2, c, scaling, longest, add_to, kernel)
-    return gained(u, weight, n2, c, scaling, longest, add_to, kernel)
+    if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
+        return _of_few(u, weight, n2, c, scaling, longest, add_to)
+    # Of another dtype, add_to is added outside: the product must not be rounded to it first.
+    inside = add_to if add_to is None or add_to.dtype == u.dtype else None
+    arguments = (u, weight, n2, c, scaling, longest, inside, kernel)
+    out: Tensor = (
+        _GainedLinear.apply(*arguments) if torch.is_grad_enabled() else _forward(*arguments)[0]
+    )
+    return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
 
 
 def _of_few(
@@ -72,7 +80,6 @@ def _of_few(
     scaling: float,
     longest: float | None,
     add_to: Tensor | None,
-    _kernel: ModuleType | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = wide(u @ weight.mT)
@@ -83,25 +90,6 @@ def _of_few(
     if add_to is None:
         return _rounded(gained, u.dtype)
     return _rounded(wide(add_to) + gained, add_to.dtype)
-
-
-def _of_many(
-    u: Tensor,
-    weight: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    add_to: Tensor | None,
-    kernel: ModuleType | None,
-) -> Tensor:
-    # Of another dtype, add_to is added outside: the product must not be rounded to it first.
-    inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    if torch.is_grad_enabled():
-        out: Tensor = _GainedLinear.apply(u, weight, n2, c, scaling, longest, inside, kernel)
-    else:
-        out, _, _ = _forward(u, weight, n2, c, scaling, longest, inside, kernel)
-    return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
 
 
 def _forward(
