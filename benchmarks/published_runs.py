@@ -65,16 +65,20 @@ class Options:
     """Folders of finished runs, or their metrics.json; none writes the page again."""
     commit: str = ""
     """The commit they were made at, where it is not the checkout's."""
+    note: str = ""
+    """A sentence to stand above the tables of these runs."""
 
 
 class NotARunError(ValueError):
     """A folder or file that holds no finished run."""
 
 
-def keep(run: Path, commit: str, folder: Path | None = None) -> Path:
+def keep(run: Path, commit: str, folder: Path | None = None, note: str = "") -> Path:
     """Copy what a run found to a folder, with the commit and without anybody's paths."""
     document = read(run / "metrics.json" if run.is_dir() else run)
     document["commit"] = commit
+    if note:
+        document["note"] = note
     document["command"] = without_paths(document["command"], document["data"]["name"])
     document["settings"]["data"] = document["data"]["name"]
     for key in ("model", "tests"):
@@ -127,6 +131,8 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
     yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
     yield f"{where['torch']}. {times}."
+    if "note" in document:
+        yield document["note"]
     yield ""
     lines = document["summary"]
     metrics = [m for m in document["metrics"] if any(m["key"] in line["metrics"] for line in lines)]
@@ -189,7 +195,8 @@ def _seconds(document: dict[str, Any], line: dict[str, Any]) -> str:
 def run(options: Options) -> int:
     try:
         for folder in options.runs:
-            print(f"kept {keep(folder, options.commit or machine.commit()).name}")
+            path = keep(folder, options.commit or machine.commit(), note=options.note)
+            print(f"kept {path.name}")
     except NotARunError as error:
         print(error, file=sys.stderr)
         return 2

@@ -65,6 +65,15 @@ def document(seeds: int = 2) -> dict[str, Any]:
     }
 
 
+def test_a_note_stands_above_the_table(tmp_path: Path) -> None:
+    found = tmp_path / "metrics.json"
+    found.write_text(json.dumps(document()), encoding="utf-8")
+    kept = read(keep(found, "abc1234", tmp_path / "kept", note="Two at a time."))
+    told = page([kept])
+    assert told.index("Two at a time.") < told.index("| who |")
+    assert "Two at a time." not in page([document() | {"commit": "abc1234"}])
+
+
 def test_a_run_is_kept_without_paths(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
