@@ -1,0 +1,56 @@
+"""Which columns of a table are vectors, labels and extras; the same for CSV and parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.vectors.table import VectorsError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of the columns."""
+
+    vectors: tuple[int, ...]
+    label: int | None
+    extras: tuple[int, ...]
+
+
+def label_column(names: Sequence[str], label: str | None, where: str) -> int | None:
+    """The place of the column that the user named for labels; None where none was named."""
+    if label is None:
+        return None
+    places = [place for place, name in enumerate(names) if name == label]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        raise VectorsError(f"{where}: {len(places)} columns are called {label!r}; rename one")
+    near = near_matches(label, names)
+    hint = f"did you mean {quoted_names(near)}?" if near else f"it has {quoted_names(names)}"
+    raise VectorsError(f"{where} has no column {label!r} for label= (--label); {hint}")
+
+
+def arrange(names: Sequence[str], numeric: Sequence[bool], label: int | None, where: str) -> Layout:
+    """Columns of numbers are vectors, the first other one is the labels, the rest are extras.
+
+    Args:
+        names: of the columns. numeric: which hold numbers. where: how errors call the table.
+        label: the place of the column that was named for labels, whatever it holds.
+    """
+    others = [place for place, number in enumerate(numeric) if not number]
+    if label is None and others:
+        label = others[0]
+    vectors = tuple(place for place, number in enumerate(numeric) if number and place != label)
+    if not vectors:
+        raise VectorsError(
+            f"{where} has no column of numbers to be vectors; its columns are {quoted_names(names)}"
+        )
+    extras = tuple(place for place in others if place != label)
+    seen: set[str] = set()
+    for place in extras:
+        if names[place] in seen:
+            raise VectorsError(f"{where}: two columns are called {names[place]!r}; rename one")
+        seen.add(names[place])
+    return Layout(vectors, label, extras)

@@ -1,0 +1,102 @@
+"""Which tensor of a model is its table of tokens, told by the names that models give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.vectors.table import VectorsError
+
+# What the names end with, in the order in which equal tables are preferred.
+TOKEN_SUFFIXES = (
+    "shared.weight",  # T5, BART
+    "embed_tokens.weight",  # Llama, Qwen, Gemma, OPT
+    "wte.weight",  # GPT-2
+    "word_embeddings.weight",  # BERT, BLOOM, Falcon
+    "word_embedding.weight",  # XLNet
+    "tok_embeddings.weight",  # ModernBERT, Llama as published
+    "embed_in.weight",  # GPT-NeoX
+    "token_embedding.weight",  # CLIP
+    "token_embeddings.weight",
+    "token_embd.weight",  # GGUF
+    "embedding.weight",  # tables without a model
+    "embeddings.weight",  # Mamba
+)
+OUTPUT_SUFFIXES = ("lm_head.weight", "embed_out.weight", "output.weight")  # a row a token, too
+LISTED = 12  # tensors that an error shows
+
+ShapeOf = Callable[[str], Sequence[int]]
+
+
+def is_token_table(name: str) -> bool:
+    """Whether the rows of a tensor of this name are tokens."""
+    return _rank(name) is not None or _ends(name, OUTPUT_SUFFIXES) is not None
+
+
+def choose_tensor(
+    names: Sequence[str],
+    tensor: str | None,
+    *,
+    where: str,
+    shape_of: ShapeOf,
+    shapes_at_hand: bool = True,
+) -> str:
+    """The tensor asked for, else the only one, else the table of tokens.
+
+    Args:
+        names: all tensors. tensor: the one asked for. where: how errors call the source.
+        shape_of: gives a tensor's shape, perhaps slowly.
+        shapes_at_hand: whether an error may ask for all shapes.
+    """
+    listing = _Listing(names, shape_of, shapes_at_hand)
+    if tensor is not None:
+        if tensor in names:
+            return tensor
+        near = near_matches(tensor, names)
+        hint = f"did you mean {quoted_names(near)}? " if near else ""
+        raise VectorsError(f"{where} has no tensor {tensor!r}; {hint}It has {listing}")
+    if len(names) == 1:
+        return names[0]
+    ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
+    found = [name for _, name in ranked]
+    if len(found) > 1:
+        found = [name for name in found if len(shape_of(name)) == 2]
+    if len(found) == 1 or len({tuple(shape_of(name)) for name in found}) == 1:
+        return found[0]
+    if found:
+        raise VectorsError(
+            f"{where} has several tables that may be the tokens'; name one with tensor= "
+            f"(--tensor): {_Listing(found, shape_of, True)}"
+        )
+    raise VectorsError(
+        f"{where} has no tensor with the name of a token embedding; name one with tensor= "
+        f"(--tensor): {listing}"
+    )
+
+
+class _Listing:
+    """Two-dimensional tensors with their shapes, most rows first, written when it is needed."""
+
+    def __init__(self, names: Iterable[str], shape_of: ShapeOf, shapes: bool) -> None:
+        self._names, self._shape_of, self._shapes = list(names), shape_of, shapes
+
+    def __str__(self) -> str:
+        shown = self._names
+        if self._shapes:
+            tables = [(tuple(self._shape_of(name)), name) for name in self._names]
+            tables = sorted((t for t in tables if len(t[0]) == 2), key=lambda t: -t[0][0])
+            shown = [f"{name} {shape}" for shape, name in tables]
+        more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
+        return (", ".join(shown[:LISTED]) or "no two-dimensional tensors") + more
+
+
+def _rank(name: str) -> int | None:
+    return _ends(name, TOKEN_SUFFIXES)
+
+
+def _ends(name: str, suffixes: Sequence[str]) -> int | None:
+    """Which of the suffixes a name has; whole parts count, so no `patch_embedding.weight`."""
+    for place, suffix in enumerate(suffixes):
+        if name == suffix or name.endswith(f".{suffix}"):
+            return place
+    return None

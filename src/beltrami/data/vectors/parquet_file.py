@@ -1,0 +1,240 @@
+"""`.parquet` files: columns of numbers, or one column of lists, read batch by batch.
+
+Columns of text are labels and extras by the rules of CSV files. Where a column of lists holds the
+vectors, other columns of numbers are extras. Nulls are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from beltrami.data.vectors.columns import Layout, arrange, label_column
+from beltrami.data.vectors.library import first_line, library
+from beltrami.data.vectors.numbers import narrowed, table_shape
+from beltrami.data.vectors.table import BLOCK_ROWS, Column, Vectors, VectorsError
+
+PANDAS_INDEX = "__index_level_"  # how pandas names the index's columns; they are no vectors
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """The names of the columns, and which hold numbers or lists of numbers."""
+
+    names: list[str]
+    numbers: list[bool]
+    lists: list[bool]
+
+
+class ParquetVectors(Vectors):
+    """Columns of a parquet file."""
+
+    def __init__(
+        self,
+        file: Any,
+        path: Path,
+        shape: tuple[int, int],
+        columns: Sequence[str],
+        *,
+        lists: bool,
+        labels: Sequence[str] | None,
+        extras: Mapping[str, Column],
+        tensor: str | None,
+        choices: Sequence[str],
+    ) -> None:
+        """The vectors in `columns` of an opened file; `lists`: in the one column, as lists."""
+        super().__init__(path, shape, labels=labels, extras=extras, tensor=tensor, choices=choices)
+        self._file, self._columns, self._lists = file, list(columns), lists
+
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Tensor]]:
+        """(first row, float32 block of at most `rows` rows), in order, until all were given."""
+        if rows < 1:
+            raise ValueError(f"rows must be at least 1, got {rows}")
+        yield from self._batches(rows, range(self._file.num_row_groups), 0)
+
+    def _read(self, first: int, last: int) -> Tensor:
+        return self._pick(torch.arange(first, last))
+
+    def _pick(self, ascending: Tensor) -> Tensor:
+        out = torch.empty(len(ascending), self.width)
+        end = 0
+        for group in range(self._file.num_row_groups):
+            start, end = end, end + self._file.metadata.row_group(group).num_rows
+            if not len(_between(ascending, start, end)):
+                continue
+            for first, block in self._batches(BLOCK_ROWS, [group], start):
+                wanted = _between(ascending, first, first + len(block))
+                out[wanted] = block[ascending[wanted] - first]
+        return out
+
+    def _batches(
+        self, rows: int, groups: Sequence[int], first: int
+    ) -> Iterator[tuple[int, Tensor]]:
+        for batch in self._file.iter_batches(rows, row_groups=groups, columns=self._columns):
+            if not batch.num_rows:
+                continue
+            if self._lists:
+                block = self._list_block(batch.column(self._columns[0]), first)
+            else:
+                block = np.empty((batch.num_rows, self.width), dtype=np.float32)
+                for place, name in enumerate(self._columns):
+                    where = f"{self.path}, column {name!r}"
+                    block[:, place] = narrowed(_numbers(batch.column(name)), where, first)
+            yield first, torch.from_numpy(block)
+            first += batch.num_rows
+
+    def _list_block(self, column: Any, first: int) -> NDArray[np.float32]:
+        where = f"{self.path}, column {self._columns[0]!r}"
+        lengths = np.array([-1 if size is None else size for size in _lengths(column)])
+        wrong = np.flatnonzero(lengths != self.width)
+        if len(wrong):
+            size = lengths[wrong[0]]
+            found = "null" if size < 0 else f"a list of {size} numbers"
+            raise VectorsError(
+                f"{where}, row {first + int(wrong[0])}: {found}, where {self.width} numbers are "
+                "expected, as in row 0; all lists must be equally long"
+            )
+        numbers = _numbers(column.flatten()).reshape(len(column), self.width)
+        return narrowed(numbers, where, first)
+
+
+def open_parquet(path: Path, tensor: str | None = None, label: str | None = None) -> Vectors:
+    """The table in a file.
+
+    Args:
+        path: of the file.
+        tensor: the column of lists, where there are several.
+        label: the column of labels; if not given, the first one of text.
+    """
+    parquet = library("pyarrow.parquet", extra="parquet", needs=f"{path.name}, a parquet file,")
+    try:
+        file = parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are one or the other
+        raise VectorsError(
+            f"{path} is no parquet file that can be read: {first_line(error)}"
+        ) from error
+    schema = _schema(file)
+    chosen = label_column(schema.names, label, str(path))
+    vectors = _list_column(schema, tensor, path)
+    if vectors is None:
+        layout = arrange(schema.names, schema.numbers, chosen, str(path))
+        width = len(layout.vectors)
+    else:
+        layout = _beside_lists(schema, vectors, chosen, str(path))
+        width = _first_length(file, schema.names[vectors])
+    return ParquetVectors(
+        file,
+        path,
+        table_shape((file.metadata.num_rows, width), str(path)),
+        [schema.names[place] for place in layout.vectors],
+        lists=vectors is not None,
+        labels=None if layout.label is None else _texts(file, schema.names[layout.label]),
+        extras={
+            schema.names[place]: _extra(file, schema.names[place], schema.numbers[place])
+            for place in layout.extras
+        },
+        tensor=tensor,
+        choices=[
+            f"{key}={value}" for key, value in (("tensor", tensor), ("label", label)) if value
+        ],
+    )
+
+
+def _schema(file: Any) -> _Schema:
+    types = library("pyarrow.types", extra="parquet", needs="a parquet file")
+    fields = list(file.schema_arrow)
+
+    def is_number(kind: Any) -> bool:
+        return any(
+            test(kind)
+            for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+        )
+
+    def is_list(kind: Any) -> bool:
+        tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+        return any(test(kind) for test in tests) and is_number(kind.value_type)
+
+    return _Schema(
+        [str(field.name) for field in fields],
+        [is_number(f.type) and not str(f.name).startswith(PANDAS_INDEX) for f in fields],
+        [is_list(field.type) for field in fields],
+    )
+
+
+def _list_column(schema: _Schema, tensor: str | None, path: Path) -> int | None:
+    """The place of the column of lists that are the vectors, if there is one."""
+    lists = [place for place, found in enumerate(schema.lists) if found]
+    names = [schema.names[place] for place in lists]
+    if tensor is not None:
+        if tensor in names:
+            return lists[names.index(tensor)]
+        listed = ", ".join(names) or "no such column"
+        raise VectorsError(
+            f"{path} has no column {tensor!r} of lists for tensor= (--tensor); it has {listed}"
+        )
+    if len(lists) > 1:
+        raise VectorsError(
+            f"{path} has {len(lists)} columns of lists; name one with tensor= (--tensor): "
+            f"{', '.join(names)}"
+        )
+    return lists[0] if lists else None
+
+
+def _beside_lists(schema: _Schema, vectors: int, label: int | None, where: str) -> Layout:
+    """Labels are text, or what was named; all other columns but those of lists are extras."""
+    rest = [p for p, is_list in enumerate(schema.lists) if not is_list]
+    if label is None:
+        label = next((place for place in rest if not schema.numbers[place]), None)
+    if label == vectors:
+        raise VectorsError(f"{where}: {schema.names[vectors]!r} holds the vectors, not labels")
+    return Layout((vectors,), label, tuple(place for place in rest if place != label))
+
+
+def _between(ascending: Tensor, first: int, last: int) -> Tensor:
+    """The places of the rows from first to last - 1."""
+    ends = torch.searchsorted(ascending, torch.tensor([first, last]))
+    return torch.arange(int(ends[0]), int(ends[1]))
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """A column as numpy's numbers, NaN for null."""
+    pyarrow = library("pyarrow", extra="parquet", needs="a parquet file")
+    if pyarrow.types.is_boolean(column.type):
+        column = column.cast(pyarrow.int8())
+    elif pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _lengths(column: Any) -> list[int | None]:
+    compute = library("pyarrow.compute", extra="parquet", needs="a parquet file")
+    found: list[int | None] = compute.list_value_length(column).to_pylist()
+    return found
+
+
+def _first_length(file: Any, name: str) -> int:
+    for batch in file.iter_batches(1, columns=[name]):
+        if batch.num_rows:
+            return _lengths(batch.column(name))[0] or 0
+    return 0
+
+
+def _extra(file: Any, name: str, numbers: bool) -> Column:
+    if not numbers:
+        return _texts(file, name)
+    columns = (_numbers(b.column(name)) for b in file.iter_batches(BLOCK_ROWS, columns=[name]))
+    return [float(value) for column in columns for value in column]
+
+
+def _texts(file: Any, name: str) -> list[str]:
+    """A column as text; null is the empty one."""
+    values = file.read(columns=[name]).column(name).to_pylist()
+    return ["" if value is None else str(value) for value in values]

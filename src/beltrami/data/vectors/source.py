@@ -1,0 +1,106 @@
+"""Where vectors come from: a known name, a file, a model's folder, or a model on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.vectors.arrays import open_npy, open_npz
+from beltrami.data.vectors.csv_file import open_csv
+from beltrami.data.vectors.gguf_file import open_gguf
+from beltrami.data.vectors.hub import is_hub_name, open_hub
+from beltrami.data.vectors.model_files import SAVE
+from beltrami.data.vectors.model_folder import open_folder
+from beltrami.data.vectors.named import NAMED, open_named
+from beltrami.data.vectors.parquet_file import open_parquet
+from beltrami.data.vectors.table import Vectors, VectorsError
+from beltrami.data.vectors.tensors import open_safetensors
+
+READERS: dict[str, Callable[[Path, str | None, str | None], Vectors]] = {
+    ".npy": lambda path, tensor, label: open_npy(path),
+    ".npz": lambda path, tensor, label: open_npz(path, tensor),
+    ".safetensors": lambda path, tensor, label: open_safetensors(path, tensor),
+    ".csv": lambda path, tensor, label: open_csv(path, label),
+    ".tsv": lambda path, tensor, label: open_csv(path, label),
+    ".parquet": open_parquet,
+    ".gguf": lambda path, tensor, label: open_gguf(path, tensor),
+}
+ONE_TABLE = (".npy", ".csv", ".tsv")  # in which there is no tensor to choose
+WITH_COLUMNS = (".csv", ".tsv", ".parquet")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+OTHER_ENDINGS = (*PICKLES, ".edges", ".obo", ".json", ".txt", ".nwk", ".newick", ".xml", ".vec")
+
+
+def open_vectors(
+    source: str | Path, *, tensor: str | None = None, label: str | None = None
+) -> Vectors:
+    """A table of vectors, opened; its numbers are read when they are asked for.
+
+    Args:
+        source: one of `list_vectors()`; a file (.npy .npz .safetensors .csv .tsv .parquet .gguf);
+            a folder in transformers' format; or a model's name on the hub, `org/name`. A `Path` is
+            never taken for a name.
+        tensor: which tensor, where the source has several; if not given, the token embedding.
+        label: the column of labels in a CSV or parquet file; if not given, the first one of text.
+    """
+    path = _existing(source)
+    ending = path.suffix.lower() if path is not None and path.is_file() else None
+    if label is not None and ending not in WITH_COLUMNS:
+        raise VectorsError(
+            f"label= (--label) {label!r} names a column of a {' '.join(WITH_COLUMNS)} file; "
+            f"{source} has no columns to name: leave it away"
+        )
+    if path is None:
+        return _open_name(str(source), tensor)
+    if path.is_dir():
+        return open_folder(path, tensor)
+    if ending not in READERS:
+        raise VectorsError(_unknown_ending(path))
+    if tensor is not None and ending in ONE_TABLE:
+        raise VectorsError(f"{path} is one table; leave tensor= (--tensor) {tensor!r} away")
+    return READERS[ending](path, tensor, label)
+
+
+def list_vectors() -> list[str]:
+    """The names that `open_vectors` knows; not all need be installed."""
+    return list(NAMED)
+
+
+def _existing(source: str | Path) -> Path | None:
+    """The path, if it is one and no name; a `Path` that is not there is an error at once."""
+    if isinstance(source, str) and source in NAMED:
+        return None
+    try:
+        path = Path(source).expanduser()
+        if path.exists():
+            return path
+    except (OSError, RuntimeError, ValueError) as error:  # too long, ~ of nobody, a NUL in it
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise VectorsError(f"cannot read {str(source)!r}: {reason}") from error
+    if isinstance(source, Path) or path.suffix.lower() in (*READERS, *OTHER_ENDINGS):
+        raise VectorsError(f"{source}: no such file or folder; correct the path")
+    return None
+
+
+def _open_name(source: str, tensor: str | None) -> Vectors:
+    if source in NAMED:
+        return open_named(source, tensor)
+    if is_hub_name(source):
+        return open_hub(source, tensor)
+    near = near_matches(source, list_vectors())
+    hint = f"; did you mean {quoted_names(near)}?" if near else "."
+    raise VectorsError(
+        f"{source!r} is neither a file nor a table we know{hint} We know "
+        f"{', '.join(list_vectors())}, files ending in {' '.join(READERS)}, folders of models, and "
+        "models on the hub as org/name"
+    )
+
+
+def _unknown_ending(path: Path) -> str:
+    if path.suffix.lower() in PICKLES:
+        return f"{path} may be a pickle, which is never read; save it as safetensors, with {SAVE}"
+    return (
+        f"{path} is no table of vectors that we read: its ending is {path.suffix or 'missing'!r}, "
+        f"and we know {' '.join(READERS)}"
+    )
