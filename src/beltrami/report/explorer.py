@@ -1,0 +1,289 @@
+"""One self-contained HTML page with an interactive Poincaré disk: pan, zoom, search, look closer.
+
+`explorer.js` draws and moves the points, `explorer.css` lays the page out; this module checks the
+points, embeds them as JSON that no label can break out of, and writes the parts that need no
+script. The page loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+from beltrami.report.page import POLICY
+from beltrami.report.text import markup
+
+LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
+# What ends a script element early, or is no letter to an old parser of JavaScript.
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points of the Poincaré disc with what is known of them.
+
+    Args:
+        points: (n, 2) in the open unit disc. Points of a ball of curvature −c are to be multiplied
+            by √c first.
+        labels: one a point; any text.
+        columns: by name, a value a point: all texts, or all numbers. NaN is a missing number.
+        edges: pairs of points; (child, parent) if directed.
+        directed: whether edges point from a child to its parent.
+    """
+
+    points: Tensor
+    labels: Sequence[str]
+    columns: Mapping[str, Sequence[str] | Sequence[float]] = field(default_factory=dict)
+    edges: Sequence[tuple[int, int]] = ()
+    directed: bool = True
+
+    def __post_init__(self) -> None:
+        points = self.points
+        if points.ndim != 2 or points.shape[-1] != 2 or not len(points):
+            raise ValueError(f"points must have shape (n, 2) with n > 0, got {tuple(points.shape)}")
+        if not points.is_floating_point():
+            raise ValueError(f"points must be floating-point numbers, got {points.dtype}")
+        for index, (x, y) in enumerate(_places(points)):
+            if not (math.isfinite(x) and math.isfinite(y)):
+                raise ValueError(f"points must be finite, got ({x}, {y}) at {index}")
+            if not math.hypot(x, y) < 1:
+                raise ValueError(
+                    f"points must lie inside the unit disk, got ({x!r}, {y!r}) at {index}; "
+                    "multiply points of a ball of curvature -c by sqrt(c)"
+                )
+        _check_labels(self.labels, len(points))
+        for name, values in self.columns.items():
+            _check_column(name, values, len(points))
+        for pair in self.edges:
+            _check_edge(pair, len(points))
+
+
+def explorer_page(
+    cloud: Cloud,
+    *,
+    title: str,
+    lead: str,
+    facts: Sequence[tuple[str, str]] = (),
+    command: str = "",
+) -> str:
+    """The page as one HTML document.
+
+    Args:
+        cloud: what is shown.
+        title: of the window and the page.
+        lead: the opening paragraph: what there is to see.
+        facts: (name, value) pairs: where the points come from.
+        command: how to make the page again; one or more command lines.
+    """
+    body = "\n".join(
+        [
+            f"<header><h1>{markup(title)}</h1><p>{markup(lead)}</p></header>",
+            _NO_SCRIPT,
+            _tools(cloud),
+            _VIEW,
+            _HELP,
+            _listing(cloud),
+            _provenance(facts, command),
+        ]
+    )
+    style = "".join(_asset(name) for name in ("page.css", "disk.css", "explorer.css"))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{markup(title)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f'<body class="explorer tree">\n<main>\n{body}\n</main>\n'
+        f'<script type="application/json" id="cloud">{_payload(cloud)}</script>\n'
+        f"<script>\n{_asset('explorer.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _places(points: Tensor) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in points.detach().double().cpu().tolist()]
+
+
+def _check_labels(labels: Sequence[str], count: int) -> None:
+    if isinstance(labels, str):
+        raise ValueError(f"labels must be a sequence of texts, got the text {labels!r}")
+    if len(labels) != count:
+        raise ValueError(f"labels must be as many as points, {count}, got {len(labels)}")
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise ValueError(f"labels must be texts, got {label!r} at {index}")
+
+
+def _check_column(name: str, values: Sequence[str] | Sequence[float], count: int) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"columns must be named by a text, got {name!r}")
+    if isinstance(values, str):
+        raise ValueError(f"column {name!r} must be a sequence, got the text {values!r}")
+    if len(values) != count:
+        raise ValueError(f"column {name!r} must have {count} values, got {len(values)}")
+    if all(isinstance(value, str) for value in values):
+        return
+    for index, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ValueError(
+                f"column {name!r} must be all texts or all numbers, got {value!r} at {index}"
+            )
+        if math.isinf(_number(value)):
+            raise ValueError(f"column {name!r} must be finite or NaN, got {value!r} at {index}")
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _check_edge(pair: tuple[int, int], count: int) -> None:
+    wanted = f"edges must be pairs of two different points from 0 to {count - 1}"
+    try:
+        child, parent = (operator.index(node) for node in pair)
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}, got {pair!r}") from None
+    if not (0 <= child < count and 0 <= parent < count) or child == parent:
+        raise ValueError(f"{wanted}, got {(child, parent)}")
+
+
+def _payload(cloud: Cloud) -> str:
+    """The cloud as JSON that may stand inside a script element; numbers are written exactly."""
+    places = _places(cloud.points)
+    # An edge given twice is one edge.
+    edges = dict.fromkeys((int(child), int(parent)) for child, parent in cloud.edges)
+    told = {
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+        "labels": list(cloud.labels),
+        "columns": [_column(name, values) for name, values in cloud.columns.items()],
+        "edges": [node for edge in edges for node in edge],
+        "directed": bool(cloud.directed),
+    }
+    text = json.dumps(told, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for letter, escaped in _UNSAFE.items():
+        text = text.replace(letter, escaped)
+    return text
+
+
+def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Texts as numbers of words, the most frequent word first; numbers as they are."""
+    if isinstance(values[0], str):
+        words = [word for word, _ in Counter(values).most_common()]
+        number = {word: i for i, word in enumerate(words)}
+        return {"name": name, "words": words, "codes": [number[value] for value in values]}
+    numbers = [float(value) for value in values]
+    return {"name": name, "numbers": [None if math.isnan(x) else x for x in numbers]}
+
+
+def _tools(cloud: Cloud) -> str:
+    options = "".join(
+        f'<option value="{i}">{markup(name)}</option>' for i, name in enumerate(cloud.columns)
+    )
+    edges = (
+        '<label class="check"><input type="checkbox" id="edges" checked> Edges</label>'
+        if len(cloud.edges)
+        else ""
+    )
+    return (
+        '<div class="tools" role="group" aria-label="Tools">\n'
+        '<div class="finder"><label for="find">Search</label>'
+        '<input id="find" type="search" autocomplete="off" spellcheck="false" role="combobox" '
+        'aria-expanded="false" aria-controls="matches" aria-autocomplete="list" '
+        'placeholder="part of a label">'
+        '<ul id="matches" role="listbox" aria-label="Matches" hidden></ul></div>\n'
+        f'<label for="colour">Colour by <select id="colour">{options}'
+        '<option value="origin">distance from the origin</option>'
+        '<option value="none">nothing</option></select></label>\n'
+        f"{edges}\n"
+        '<span class="buttons"><button type="button" id="zoom-out" aria-label="Zoom out">−</button>'
+        '<output id="zoom" aria-label="Zoom">1×</output>'
+        '<button type="button" id="zoom-in" aria-label="Zoom in">+</button>'
+        '<button type="button" id="home">Home</button></span>\n</div>'
+    )
+
+
+_NO_SCRIPT = (
+    "<noscript><p>The picture needs JavaScript; the list of points does not.</p></noscript>"
+)
+
+_VIEW = """<div class="view">
+<div class="stage"><canvas id="stage" tabindex="0" role="application" aria-label="Poincaré disc"
+ aria-describedby="keys"></canvas>
+<div class="notes"><p id="said" role="status" aria-live="polite"></p><p id="drawn"></p></div></div>
+<aside aria-label="Legend and selected point">
+<section id="legend" aria-label="Legend"></section>
+<section id="panel" aria-label="Selected point"></section>
+</aside>
+</div>"""
+
+_HELP = """<details class="help"><summary>How to use it</summary>
+<ul>
+<li>Drag to move: the point under the cursor follows it. The picture moves by isometries of the
+hyperbolic plane, so that distances stay true; what comes to the centre is seen larger.</li>
+<li>Click a point to read about it, double-click to bring it to the centre.</li>
+<li>Zoom with the wheel, two fingers or the buttons. Zooming magnifies the picture around the centre
+of the disc, as a lens does; it moves nothing in the hyperbolic plane.</li>
+<li id="keys">Keys, with the picture in focus: arrows move, plus and minus zoom, Home goes back to
+the start, Enter selects the point nearest to the centre, Escape closes what is selected.</li>
+<li>Edges are geodesics: arcs that meet the rim at right angles. Where there are very many, only the
+longest in the picture are drawn.</li>
+</ul></details>"""
+
+
+def _listing(cloud: Cloud) -> str:
+    """The first points as a table: all there is without the script, and for screen readers."""
+    count = len(cloud.labels)
+    shown = min(LISTED, count)
+    caption = (
+        f"All {count:,} points" if shown == count else f"The first {shown} of {count:,} points"
+    )
+    columns = [*cloud.columns, "Distance from the origin"]
+    head = "".join(f'<th scope="col">{markup(name)}</th>' for name in ("Label", *columns))
+    rows = []
+    for i, (x, y) in enumerate(_places(cloud.points[:shown])):
+        values = [_told(values[i]) for values in cloud.columns.values()]
+        values.append(_told(2 * math.atanh(math.hypot(x, y))))
+        cells = "".join(f"<td>{markup(value)}</td>" for value in values)
+        rows.append(
+            f'<tr data-point="{i}"><th scope="row">{markup(cloud.labels[i])}</th>{cells}</tr>'
+        )
+    # Open for readers without the script, which closes it.
+    return (
+        '<details id="list" open><summary>List of points</summary>\n'
+        '<div class="scroll" tabindex="0" role="region" aria-label="List of points">'
+        f"<table><caption><span>{caption}</span></caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody></table></div>"
+        "</details>"
+    )
+
+
+def _told(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def _provenance(facts: Sequence[tuple[str, str]], command: str) -> str:
+    listed = "\n".join(f"<dt>{markup(name)}</dt><dd>{markup(value)}</dd>" for name, value in facts)
+    parts = [f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl></section>"] if facts else []
+    if command:
+        parts.append(
+            '<section><h2>How to rerun it</h2>\n<pre tabindex="0"><code>'
+            f"{markup(command)}</code></pre></section>"
+        )
+    return "\n".join(parts)
