@@ -27,13 +27,15 @@ def hyperbolic(n: int, c: float, reach: float = 4.0, dimensions: int = 2, seed: 
 @pytest.mark.parametrize("c", [0.25, 4.0])
 def test_three_ways_agree_on_the_hyperbolic_plane(c: float) -> None:
     found = fit_curvature(hyperbolic(120, c))
-    assert found.c == pytest.approx(c, rel=0.15)
+    assert found.c == pytest.approx(c, rel=0.05)
     assert found.by_delta == pytest.approx(c, rel=0.1)
     assert found.by_triangles == pytest.approx(-c, rel=0.1)
-    assert found.distortion < 0.02 < 0.1 < found.flat_distortion
+    assert found.distortion < 0.005 < 0.1 < found.flat_distortion
     assert math.isnan(found.low)
     assert len(found.ladder) == 11
-    assert min(found.ladder, key=lambda step: step[1])[0] == found.bend
+    step, distortion = min(found.ladder, key=lambda step: step[1])
+    assert found.bend == pytest.approx(step, rel=0.4)
+    assert found.distortion <= distortion
 
 
 def test_flat_points_are_flat() -> None:

@@ -1,7 +1,7 @@
 r"""Which curvature distances suggest, in three ways that need not agree.
 
-    by embedding    the c of −c at which `hmds` distorts distances least in some dimensions, among
-                    a ladder of √c·diameter; 0 where flat scaling does better than all of it
+    by embedding    the c of −c at which `hmds` distorts distances least in some dimensions, next to
+                    the best of a ladder of √c·diameter; 0 where flat scaling does better
     by δ            (log 2/δ)²: four points of the plane of curvature −c have δ up to log 2/√c. δ is
                     the largest at a few far base points, so at least half of what it is at all
     by triangles    the median curvature at which the line from a corner to a point between the two
@@ -24,9 +24,11 @@ from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.lowering import mean_distortion
-from beltrami.analysis.matrices import check_distances, symmetric
+from beltrami.analysis.matrices import check_distances, classical_scaling, symmetric
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_integer
+from beltrami.report.lines import Series, line_chart
+from beltrami.report.picture import Picture
 
 LADDER = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 22.0, 30.0)  # √c·diameter
 TRIANGLES = 2000  # drawn
@@ -34,6 +36,7 @@ BASES = 8  # points, the farthest from others, at which δ is taken
 BETWEEN = 0.02  # by what share a way over a point may be longer, for it to lie between
 INNER = 0.1  # share of a side at either end where no point counts as between
 FEWEST_TRIANGLES = 30
+_REFINEMENTS = 6  # of √c·diameter, each of which leaves 0.62 of what is left
 _BISECTIONS = 60
 _MOST_BENT = 30.0  # √|curvature|·side that is looked for, of negative curvature
 _MOST_ROUND = 0.99 * math.pi  # and of positive: half a great circle is the longest side there is
@@ -69,6 +72,23 @@ class CurvatureFit(Result):
     compared: int
     samples: int
     ladder: tuple[tuple[float, float], ...] = ()
+
+    def plot(self) -> Picture:
+        """Distortion at each curvature that was tried, beside that of flat space."""
+        bends = [bend for bend, _ in self.ladder]
+        lines = [
+            Series("hyperbolic", bends, [distortion for _, distortion in self.ladder]),
+            Series("flat", bends, [self.flat_distortion] * len(bends)),
+        ]
+        return Picture(
+            line_chart(
+                lines,
+                title=f"Distortion in {self.dimensions} dimensions",
+                description="How much embeddings of each curvature distort the distances.",
+                x_label="√c·diameter",
+                y_label="Distortion",
+            )
+        )
 
 
 def fit_curvature(
@@ -144,7 +164,7 @@ def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
     ladder = tuple(
         (bend, hmds(d, (bend / diameter) ** 2, components=dimensions).distortion) for bend in LADDER
     )
-    bend, distortion = min(ladder, key=lambda step: step[1])
+    bend, distortion = _refined(d, dimensions, ladder)
     bend = bend if distortion < flat else 0.0
     far = d.amax(1).argsort(descending=True)[:BASES].tolist()
     delta = max(delta_hyperbolicity(d, "distances", base=base).delta for base in far)
@@ -167,13 +187,29 @@ def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
     )
 
 
+def _refined(
+    d: Tensor, dimensions: int, ladder: Sequence[tuple[float, float]]
+) -> tuple[float, float]:
+    """The best step, and what is better between its neighbours, by golden sections."""
+    diameter = float(d.max())
+    best = min(range(len(ladder)), key=lambda i: ladder[i][1])
+    low, high = ladder[max(0, best - 1)][0], ladder[min(len(ladder) - 1, best + 1)][0]
+    golden = (math.sqrt(5) - 1) / 2
+    found = ladder[best]
+    for _ in range(_REFINEMENTS):
+        width = golden * (high - low)
+        tried = [
+            (bend, hmds(d, (bend / diameter) ** 2, components=dimensions).distortion)
+            for bend in (high - width, low + width)
+        ]
+        found = min(found, *tried, key=lambda step: step[1])
+        low, high = (low, low + width) if tried[0][1] < tried[1][1] else (high - width, high)
+    return found
+
+
 def _flat_distortion(d: Tensor, dimensions: int) -> float:
     """Of classical scaling, at the scale that serves it best."""
-    squares = d.square()
-    centred = squares - squares.mean(0) - squares.mean(1, keepdim=True) + squares.mean()
-    values, vectors = torch.linalg.eigh(-centred / 2)
-    length = torch.where(values > 0, values, 0.0).sqrt()
-    x = (vectors * length).flip(1)[:, :dimensions]
+    x = classical_scaling(d)[:, :dimensions]
     return mean_distortion(lambda rows: d[rows], lambda rows: torch.cdist(x[rows], x), len(d))
 
 

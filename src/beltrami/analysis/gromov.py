@@ -23,10 +23,12 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.gromov_search import Gap, largest_gap
 from beltrami.analysis.intervals import mean_interval
-from beltrami.analysis.matrices import angles, check_distances, directions, symmetric
+from beltrami.analysis.matrices import check_distances, flat_distances, symmetric
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_finite, check_integer
 from beltrami.geometry.manifold import Manifold
+from beltrami.report.dots import Estimate, Group, dot_chart
+from beltrami.report.picture import Picture
 
 Metric = Literal["euclidean", "angle", "distances"] | Manifold
 FEWEST = 4  # points that δ says something about
@@ -60,6 +62,26 @@ class Delta(Result):
     compared: int
     base: int
     quadruple: tuple[int, ...] = ()
+
+    def plot(self, **others: Delta) -> Picture:
+        """Relative δ on the way from a tree, at 0, to a sphere, near 1.
+
+        Args:
+            others: to be shown beside it, by name, such as those of null models.
+        """
+        shown = {"these points": self, **others}
+        groups = [
+            Group(name, {"relative δ": Estimate(one.relative, one.low, one.high)})
+            for name, one in shown.items()
+        ]
+        return Picture(
+            dot_chart(
+                groups,
+                title="Gromov's δ",
+                description="Relative to the diameter; 0 is a tree.",
+                x_label="2δ/diameter",
+            )
+        )
 
 
 def delta_hyperbolicity(
@@ -177,14 +199,7 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
         return symmetric(_manifold_distances(x, metric, dtype))
     if metric == "distances":
         return symmetric(x.to(dtype))
-    x = x.double()
-    # What all points share would cost the distances digits; it has no part in angles.
-    x = directions(x) if metric == "angle" else x - x.mean(0)
-    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
-    for first in range(0, len(x), _ROWS):
-        some = x[first : first + _ROWS]
-        found[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(some, x)
-    return symmetric(found)
+    return flat_distances(x, metric, dtype=dtype)
 
 
 def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.analysis.neighbours import FlatMetric, nearest_points
+from beltrami.analysis.matrices import FlatMetric
+from beltrami.analysis.neighbours import nearest_points
 from beltrami.analysis.results import Result
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from beltrami.analysis.neighbours import FlatMetric, nearest_points
+from beltrami.analysis.matrices import FlatMetric
+from beltrami.analysis.neighbours import nearest_points
 from beltrami.analysis.results import Result
 
 TRIMMED = 0.1  # share of the largest ratios, which noise and borders spoil

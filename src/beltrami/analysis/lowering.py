@@ -8,7 +8,7 @@ kept          that, as a share of the variance before
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +16,10 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
-from beltrami.geometry import lorentz
+from beltrami.geometry import lorentz, poincare
 from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.report.picture import Picture
+from beltrami.report.scatter import scatter_svg
 
 BLOCK = 1 << 22  # distances at once
 
@@ -40,6 +42,25 @@ class Lowered(Result):
     distortion: float
     variance: float
     kept: float
+
+    def plot(self, labels: Sequence[str] | None = None) -> Picture:
+        """The points in the Poincaré disk; only of two dimensions.
+
+        Args:
+            labels: one a point; their numbers if not given.
+        """
+        if self.points.shape[-1] != 2:
+            raise ValueError(f"a disk has 2 dimensions, and these points {self.points.shape[-1]}")
+        disk = math.sqrt(self.c) * poincare.from_lorentz(self.points.detach().double(), self.c)
+        names = [str(i) for i in range(len(disk))] if labels is None else labels
+        return Picture(
+            scatter_svg(
+                disk,
+                names,
+                title="Points in the Poincaré disk",
+                description=f"{len(disk)} points; distortion {self.distortion:.3g}.",
+            )
+        )
 
 
 def centred(x: Tensor, c: float) -> Tensor:

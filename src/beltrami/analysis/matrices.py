@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,8 @@ from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.rows import rows_at_once
 from beltrami.geometry.checks import check_finite
 
+FlatMetric = Literal["euclidean", "angle"]
+_ROWS = 512  # of distances at once
 _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
@@ -42,6 +46,34 @@ def check_distances(d: Tensor) -> None:
 def symmetric(d: Tensor) -> Tensor:
     """Distances as they are but for rounding: the same both ways, and 0 from a point to itself."""
     return torch.maximum(d, d.mT).fill_diagonal_(0.0)
+
+
+def flat_distances(
+    x: Tensor, metric: FlatMetric = "euclidean", *, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """Between all rows of x, (n, n), computed in float64 and kept in `dtype`."""
+    x = x.detach().double()
+    # What all points share would cost the distances digits; it has no part in angles.
+    x = directions(x) if metric == "angle" else x - x.mean(0)
+    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
+    for first in range(0, len(x), _ROWS):
+        some = x[first : first + _ROWS]
+        found[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(some, x)
+    return symmetric(found)
+
+
+def classical_scaling(d: Tensor) -> Tensor:
+    """Points of flat space for distances, (n, n): principal axes first, float64.
+
+    Their distances are the given ones where those are of a flat space; what else they have, an
+    imaginary part, is left out.
+    """
+    squares = d.detach().double().square()
+    centred = squares - squares.mean(0) - squares.mean(1, keepdim=True) + squares.mean()
+    values, vectors = torch.linalg.eigh(-centred / 2)
+    length = torch.where(values > 0, values, 0.0).sqrt()
+    found: Tensor = (vectors * length).flip(1)
+    return found
 
 
 def angles(u: Tensor, v: Tensor) -> Tensor:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from beltrami.analysis.matrices import directions
+from beltrami.analysis.matrices import FlatMetric, directions
 from beltrami.analysis.rows import check_points
 from beltrami.geometry.checks import check_integer
 
-FlatMetric = Literal["euclidean", "angle"]
 BLOCK = 1 << 22  # distances at once
 
 

@@ -6,6 +6,8 @@ size of the data.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -77,10 +79,14 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
     x = points.detach().double()
     mean = x.mean(0)
     centred = x - mean
-    values, vectors = torch.linalg.eigh(centred.mT @ centred / (len(x) - 1))
-    spread = torch.where(values > 0, values, 0.0).sqrt()
     g = torch.Generator().manual_seed(seed)
-    noise = torch.randn(x.shape, generator=g, dtype=torch.float64).to(x.device)
+    n, d = x.shape
+    if n <= d:  # mixtures of the rows themselves, of n numbers each, have their covariance
+        mixed = torch.randn(n, n, generator=g, dtype=torch.float64).to(x.device)
+        return mean + mixed @ centred / math.sqrt(n - 1)
+    values, vectors = torch.linalg.eigh(centred.mT @ centred / (n - 1))
+    spread = torch.where(values > 0, values, 0.0).sqrt()
+    noise = torch.randn(n, d, generator=g, dtype=torch.float64).to(x.device)
     found: Tensor = mean + (noise * spread) @ vectors.mT
     return found
 

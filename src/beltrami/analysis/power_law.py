@@ -18,10 +18,13 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_integer
+from beltrami.report.lines import Series, line_chart
+from beltrami.report.picture import Picture
 
 EXPONENTS = (1.01, 10.0)  # among which α is sought
 MOST_STARTS = 100  # values of xmin that are tried
 FEWEST_IN_TAIL = 10
+SHOWN = 200  # points of a picture
 _HALVINGS = 60
 _TABLE = 1 << 17  # values that are drawn exactly; beyond, as if they were no whole numbers
 _STEP = 1e-3  # of α, for a second derivative
@@ -38,6 +41,7 @@ class PowerLaw(Result):
         distance: Kolmogorov and Smirnov's, of the tail.
         p_value: share of drawn samples that are further from their fit; NaN if none were drawn.
         drawn: how many were.
+        survival: (value, share of counts that are at least as large), at most 200 of the values.
     """
 
     exponent: float
@@ -48,6 +52,32 @@ class PowerLaw(Result):
     distance: float
     p_value: float
     drawn: int
+    survival: tuple[tuple[float, float], ...] = ()
+
+    def plot(self) -> Picture:
+        """The share of counts that are at least as large as each, and the fitted law's."""
+        tail = self.tail / self.count
+        whole = torch.special.zeta(*_doubles(self.exponent, self.xmin))
+        values = [v for v, _ in self.survival if v >= self.xmin]
+        law = [
+            tail * float(torch.special.zeta(*_doubles(self.exponent, value)) / whole)
+            for value in values
+        ]
+        lines = [
+            Series("counts", [v for v, _ in self.survival], [s for _, s in self.survival]),
+            Series(f"power law, α = {self.exponent:.2f}", values, law),
+        ]
+        return Picture(
+            line_chart(
+                lines,
+                title="Counts and the fitted power law",
+                description="The share of counts at least as large as each value.",
+                x_label="Count",
+                y_label="Share at least as large",
+                x_log=True,
+                y_log=True,
+            )
+        )
 
 
 def power_law_fit(
@@ -98,7 +128,20 @@ def power_law_fit(
         distance=best.distance,
         p_value=further / draws if draws else math.nan,
         drawn=draws,
+        survival=_survival(values, number),
     )
+
+
+def _survival(values: Tensor, number: Tensor) -> tuple[tuple[float, float], ...]:
+    """Evenly spread over the logarithms of the values."""
+    share = number.double().flip(0).cumsum(0).flip(0) / float(number.sum())
+    wanted = torch.logspace(0, math.log10(float(values[-1])), SHOWN, dtype=torch.float64)
+    places = torch.searchsorted(values.double(), wanted).clamp(max=len(values) - 1).unique()
+    return tuple(zip(values[places].double().tolist(), share[places].tolist(), strict=True))
+
+
+def _doubles(*numbers: float) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(float(x), dtype=torch.float64) for x in numbers)
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,24 @@ from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, 
 from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.cli.tour import TourCommand
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.tour_config import TourConfig
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
+    from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.run import RunCommand
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
-    Command = RunCommand | RunsCommand | CompareCommand | TourCommand | DataCommand | InfoCommand
+    Command = (
+        RunCommand
+        | RunsCommand
+        | CompareCommand
+        | DiagnoseCommand
+        | TourCommand
+        | DataCommand
+        | InfoCommand
+    )
 
 DESCRIPTION = """Hyperbolic foundation models for PyTorch.
 
@@ -95,16 +105,19 @@ def parse(arguments: Sequence[str]) -> Command:
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
     from beltrami.cli.data import DataCommand
+    from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
     asked = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
     run: Any = Annotated[run_command(asked), subcommand("run")]
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
+    diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
     commands = (
         run
         | Annotated[RunsCommand, subcommand("runs")]
         | Annotated[CompareCommand, subcommand("compare")]
+        | Annotated[DiagnoseCommand, diagnosis]
         | Annotated[TourCommand, tour]
         | Annotated[DataCommand, subcommand("data")]
         | Annotated[InfoCommand, subcommand("info")]

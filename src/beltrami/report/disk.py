@@ -273,8 +273,7 @@ def _svg(
         'xmlns="http://www.w3.org/2000/svg">'
         f'<title id="{name}-title">{told[0]}</title>'
         f'<desc id="{name}-text">{told[1]}</desc>'
-        f"<style>{files('beltrami.report').joinpath('disk.css').read_text(encoding='utf-8')}"
-        "</style>"
+        f"<style>{style()}</style>"
     )
     drawn = [
         f'<path class="edge{"" if n < len(parent) - 1 else " extra"} {look.classes[k]}" '
@@ -300,6 +299,11 @@ def _svg(
             "</svg>",
         ]
     )
+
+
+def style() -> str:
+    """The style that every picture of the disk carries."""
+    return files("beltrami.report").joinpath("disk.css").read_text(encoding="utf-8")
 
 
 def _node(index: int, z: complex, size: int, look: Colouring, parent: int, label: str) -> str:

@@ -102,11 +102,12 @@ def open_base_model(config: HypLoraRunConfig, questions: Questions) -> BaseModel
     except ImportError as error:
         raise ValueError(MISSING) from error
     name = config.chosen("model")
-    if name == TINY:
-        return _tiny(config, questions)
-    if name == SMOLLM2:
-        return _smollm2()
-    return _users(name)
+    return _tiny(config, questions) if name == TINY else open_language_model(name)
+
+
+def open_language_model(name: str) -> BaseModel:
+    """SmolLM2 out of the data cache, a folder in transformers' format, or a name on the hub."""
+    return _smollm2() if name == SMOLLM2 else _users(name)
 
 
 def _tiny(config: HypLoraRunConfig, questions: Questions) -> BaseModel:

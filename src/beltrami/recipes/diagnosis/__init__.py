@@ -1,0 +1,1 @@
+"""`beltrami diagnose`: how tree-like data are, beside what they are to be compared with."""

@@ -1,0 +1,134 @@
+"""What `beltrami diagnose` can be told; apart from the work, so that the command line is quick."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+RUNS = Path("runs")
+EMBEDDED = "wordnet-mammals"  # without an argument
+FEWEST = 20  # points in a sample, below which nothing can be told from anything
+Kind = Literal["auto", "vectors", "distances", "edges"]
+Part = Literal["tree-likeness", "curvature", "pictures", "vectors", "words", "prompts"]
+PARTS: tuple[Part, ...] = get_args(Part)
+FILES = ("frequencies", "texts", "task")
+_PRESENTATION = ("out", "fresh", "json")
+
+
+@dataclass(frozen=True)
+class DiagnoseConfig:
+    """Say how tree-like data are, beside noise, trees, spheres and random graphs of their size.
+
+    SOURCE is a table of vectors (.npy .npz .safetensors .csv .tsv .parquet), a model of
+    transformers (a folder or a name on the hub, whose token embeddings are taken), one of smollm2,
+    minilm, wordllama and glove (after `beltrami data get NAME`), a matrix of distances, an edge
+    list, or a hierarchy that `beltrami run hierarchy` knows. Without it: the mammals of WordNet.
+
+    Writes diagnosis.json and report.html. A part that is finished is not computed again for the
+    same content and options.
+    """
+
+    source: str = EMBEDDED
+    """What to look at."""
+
+    kind: Kind = "auto"
+    """What SOURCE is; "auto" goes by its ending, and takes a square matrix that looks like
+    distances for distances."""
+
+    metric: Literal["euclidean", "angle"] = "euclidean"
+    """How far vectors are apart."""
+
+    only: tuple[Part, ...] = PARTS
+    """Which parts to compute, of those that the source allows."""
+
+    sample: int = 1000
+    """Points that are compared with each other at once."""
+
+    repeats: int = 5
+    """How many samples; of data that are no more than one, how many base points."""
+
+    seed: int = 0
+    """Of all draws."""
+
+    tensor: str = ""
+    """Which tensor or array of a file that has several."""
+
+    label: str = ""
+    """Which column of a table has the labels."""
+
+    frequencies: Path | None = None
+    """A CSV or TSV file of label and count; without it, and with `beltrami[words]`, the English
+    words of wordfreq."""
+
+    texts: Path | None = None
+    """Prompts for a model of transformers, each of whose tokens are points: a text file with one a
+    line, or JSON lines with "prompt" and, where it is known, "correct" (true or false)."""
+
+    task: Path | None = None
+    """Questions with answers, in the format of GSM8K, MAWPS, SVAMP, AQuA or LLM-Adapters: the model
+    answers them, and whether it is right is compared with δ."""
+
+    prompts: int = 200
+    """How many of --texts or --task to take, the first ones."""
+
+    layer: int = -1
+    """Of the hidden states of the prompts; 0 are the token embeddings, -1 the last."""
+
+    out: Path | None = None
+    """Folder for diagnosis.json and report.html; without it runs/diagnose-SOURCE."""
+
+    fresh: bool = False
+    """Compute everything anew."""
+
+    json: bool = False
+    """Print diagnosis.json and the files' paths on stdout instead of a table."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        if self.sample < FEWEST:
+            raise ValueError(f"--sample must be at least {FEWEST}, got {self.sample}")
+        if self.repeats < 2:
+            raise ValueError(f"--repeats must be at least 2, for an interval, got {self.repeats}")
+        if not self.only:
+            raise ValueError(f"--only is empty; give some of {', '.join(PARTS)}")
+        if self.prompts < 1:
+            raise ValueError(f"--prompts must be at least 1, got {self.prompts}")
+        if self.texts and self.task:
+            raise ValueError("--texts and --task both name prompts; give one")
+        for option in FILES:
+            path = getattr(self, option)
+            if path is not None and not path.is_file():
+                raise ValueError(f"--{option} {path} is no file")
+
+    @property
+    def folder(self) -> Path:
+        """Where the diagnosis goes."""
+        if self.out is not None:
+            return self.out
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.source).name).strip("._") or "source"
+        return RUNS / f"diagnose-{name}"
+
+    def settings(self) -> dict[str, Any]:
+        """The options that say what is computed, JSON-able."""
+        found = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in _PRESENTATION:
+                value = list(value) if isinstance(value, tuple) else value
+                found[field.name] = str(value) if isinstance(value, Path) else value
+        return found
+
+    def command(self) -> str:
+        """The command line that repeats this."""
+        words = ["beltrami", "diagnose", *([self.source] if self.source != EMBEDDED else [])]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("source", "fresh", "json") or value == field.default:
+                continue
+            option = "--" + field.name.replace("_", "-")
+            words += [option, *value] if isinstance(value, tuple) else [f"{option}={value}"]
+        return shlex.join(words)

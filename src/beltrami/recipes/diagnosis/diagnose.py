@@ -1,0 +1,225 @@
+"""A diagnosis: part after part, each written when it is finished, and the page at the end.
+
+diagnosis.json, an object with
+    schema     "beltrami.diagnosis/1"
+    beltrami   the version that ran
+    command    the command line that repeats it
+    settings   the options, by name
+    source     name, kind ("vectors", "distances" or "graph"), digest, and `facts`: sizes, and what
+               was left out
+    parts      by name, what the functions of this package return; those that the source does not
+               allow are missing
+    keys       by part, of what it was computed from: a part is computed again when that changes
+    verdict    answer, reason, level, worth_trying and rule; null without the part "tree-likeness"
+
+Numbers that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+import beltrami
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.recipes.diagnosis.config import FILES, DiagnoseConfig, Part
+from beltrami.recipes.diagnosis.curvature import curvature
+from beltrami.recipes.diagnosis.pictures import pictures
+from beltrami.recipes.diagnosis.prompts import prompts
+from beltrami.recipes.diagnosis.samples import sample_rows
+from beltrami.recipes.diagnosis.source import Drawn, Source, Tick, VectorSource, open_source
+from beltrami.recipes.diagnosis.table import table
+from beltrami.recipes.diagnosis.tree_likeness import tree_likeness
+from beltrami.recipes.diagnosis.verdict import judge
+from beltrami.recipes.diagnosis.words import words
+from beltrami.recipes.folder import RunFolder
+from beltrami.report.page import render
+
+SCHEMA = "beltrami.diagnosis/1"
+DOCUMENT, REPORT = "diagnosis.json", "report.html"
+METHOD = 1  # of the parts: another number where they change what they compute
+_USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a part depends on
+    "tree-likeness": ("sample", "repeats", "seed", "metric"),
+    "curvature": ("sample", "repeats", "seed", "metric"),
+    "pictures": ("sample", "seed", "metric"),
+    "vectors": ("sample", "repeats", "seed", "metric"),
+    "words": ("frequencies",),
+    "prompts": ("texts", "task", "prompts", "layer", "metric", "seed"),
+}
+
+
+class Watcher(Protocol):
+    """Is told how the work goes on."""
+
+    def started(self, what: str) -> None:
+        """A piece of work begins."""
+
+    def moved(self, share: float) -> None:
+        """So much of it is done."""
+
+    def finished(self, what: str, reused: bool) -> None:
+        """It ended, or was found finished."""
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def started(self, what: str) -> None:
+        """Nothing."""
+
+    def moved(self, share: float) -> None:
+        """Nothing."""
+
+    def finished(self, what: str, reused: bool) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found, and where it was written."""
+
+    document: dict[str, Any]
+    path: Path
+    report: Path
+
+
+def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosis:
+    """Measure, and write diagnosis.json and report.html.
+
+    Raises:
+        ValueError: what is wrong with an option, the source or the folder.
+    """
+    config.check()
+    watcher = watcher or Silent()
+    watcher.started("reading")
+    source = open_source(config, watcher.moved)
+    watcher.finished("reading", False)
+    folder = RunFolder(config.folder)
+    folder.check_writable()
+    with folder.locked():
+        return _Work(config, source, watcher).run()
+
+
+class _Work:
+    def __init__(self, config: DiagnoseConfig, source: Source, watcher: Watcher) -> None:
+        self.config, self.source, self.watcher = config, source, watcher
+        self.path = config.folder / DOCUMENT
+        self._drawn: list[Drawn] | None = None
+
+    def run(self) -> Diagnosis:
+        before = self._before()
+        keys: dict[str, str] = {}
+        parts: dict[str, Any] = {}
+        makers = {name: make for name, make in self._makers().items() if name in self.config.only}
+        for name, make in makers.items():
+            keys[name] = self._key(name)
+            known = before.get("keys", {}).get(name) == keys[name] and name in before["parts"]
+            if known:
+                parts[name] = before["parts"][name]
+            else:
+                self.watcher.started(name)
+                parts[name] = make(self.watcher.moved)
+                self._write(self._document(parts, keys))
+            self.watcher.finished(name, known)
+        document = self._document(parts, keys)
+        self._write(document)
+        from beltrami.recipes.diagnosis.report import diagnosis_page
+
+        report = self.config.folder / REPORT
+        write_atomically(report, render(diagnosis_page(document)))
+        return Diagnosis(document, self.path, report)
+
+    def _makers(self) -> dict[Part, Callable[[Tick], dict[str, Any]]]:
+        """What can be computed of this source."""
+        config, source = self.config, self.source
+        found: dict[Part, Callable[[Tick], dict[str, Any]]] = {
+            "tree-likeness": lambda tick: tree_likeness(source, self.drawn(), config.seed, tick),
+            "curvature": lambda tick: curvature(
+                source, self.drawn()[0], config.repeats, config.seed, tick
+            ),
+            "pictures": lambda tick: pictures(source, self.drawn()[0], config.seed, tick),
+        }
+        if isinstance(source, VectorSource):
+            found["vectors"] = lambda tick: table(source, self._rows(), tick)
+            found["words"] = lambda tick: words(source, config.frequencies, tick)
+        if config.texts or config.task:
+            found["prompts"] = lambda tick: prompts(config, tick)
+        return found
+
+    def drawn(self) -> list[Drawn]:
+        """The samples, drawn when the first part needs them."""
+        if self._drawn is None:
+            config = self.config
+            rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
+            self._drawn = [self.source.draw(some) for some in rows]
+            if not any(float(one.distances.max()) > 0 for one in self._drawn):
+                raise ValueError(
+                    f"all points of {self.source.name} coincide: there is no geometry to find"
+                )
+        return self._drawn
+
+    def _rows(self) -> torch.Tensor:
+        """All rows that are in a sample, once."""
+        config = self.config
+        rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
+        found: torch.Tensor = torch.cat(list(rows)).unique()
+        return found
+
+    def _key(self, name: str) -> str:
+        """Of all that a part's numbers depend on."""
+        settings = self.config.settings()
+        used = {option: settings[option] for option in _USES[name]}
+        for option in FILES:
+            if used.get(option):
+                used[option] = hashlib.sha256(Path(used[option]).read_bytes()).hexdigest()
+        told = [METHOD, self.source.digest, self.source.what, used]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def _before(self) -> dict[str, Any]:
+        """What the folder holds already, if it is of the same source."""
+        if not self.path.exists():
+            return {}
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            digest = found["source"]["digest"] if found["schema"] == SCHEMA else None
+        except (ValueError, KeyError, TypeError):
+            digest = None
+        if digest is None:
+            raise ValueError(f"{self.path} is no diagnosis; give another --out, or move it away")
+        if self.config.fresh:
+            return {}
+        if digest != self.source.digest:
+            raise ValueError(
+                f"{self.path} is of other data; give --fresh to replace it, or another --out"
+            )
+        return dict(found)
+
+    def _document(self, parts: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
+        tree = parts.get("tree-likeness")
+        verdict = judge(tree, parts.get("curvature")).as_dict() if tree else None
+        source = self.source
+        return {
+            "schema": SCHEMA,
+            "beltrami": beltrami.__version__,
+            "command": self.config.command(),
+            "settings": self.config.settings(),
+            "source": {
+                "name": source.name,
+                "kind": source.what,
+                "digest": source.digest,
+                "points": source.count,
+                "facts": source.facts,
+            },
+            "verdict": verdict,
+            "parts": dict(parts),
+            "keys": dict(keys),
+        }
+
+    def _write(self, document: dict[str, Any]) -> None:
+        write_atomically(self.path, to_json(document))

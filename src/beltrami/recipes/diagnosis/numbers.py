@@ -1,0 +1,33 @@
+"""Numbers as the document has them: nothing that is not finite, and intervals as objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from beltrami.analysis.intervals import Interval, mean_interval
+from beltrami.analysis.results import Result
+
+Mean = dict[str, float | None]
+
+
+def finite(value: float) -> float | None:
+    """None for what JSON has no number for."""
+    return value if math.isfinite(value) else None
+
+
+def plain(result: Result) -> dict[str, float | None]:
+    """The numbers of a result."""
+    return {name: finite(value) for name, value in result.as_dict().items()}
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """The mean with the half width of its 95 % interval."""
+    interval = mean_interval(values)
+    return {"mean": finite(interval.mean), "half_width": interval.half_width}
+
+
+def as_interval(found: Mean) -> Interval:
+    """The interval again."""
+    mean = found["mean"]
+    return Interval(math.nan if mean is None else mean, found["half_width"])

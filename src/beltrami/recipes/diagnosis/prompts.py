@@ -1,0 +1,207 @@
+"""δ of each prompt, whose tokens are points, and whether it has to do with right answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.correlation import spearman
+from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
+from beltrami.analysis.null_models import gaussian_like
+from beltrami.data.cache import MissingDataError, path_of
+from beltrami.data.vectors import list_vectors
+from beltrami.data.word_problems import read_problems
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.numbers import Mean, mean_of
+from beltrami.recipes.diagnosis.source import Tick
+from beltrami.recipes.diagnosis.words import fisher_half_width
+
+BATCH, NEW_TOKENS = 16, 256  # of answers
+LONGEST = 2048  # tokens of a prompt; those behind are left out
+FEWEST_PROMPTS = 10  # of either kind, for a correlation
+ENCODER = "minilm"
+_OTHER_HALF = 0.5  # of the work: answers take the first
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A text, and whether the model answers it rightly, where that is known."""
+
+    text: str
+    correct: bool | None = None
+
+
+def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
+    """Relative δ of the tokens of each prompt, beside noise, with correlations."""
+    model, tokenizer = _load(config.source, answering=config.task is not None)
+    if config.task is not None:
+        asked = read_problems(config.task)[: config.prompts]
+        right, texts = _answer(model, tokenizer, asked, lambda share: tick(_OTHER_HALF * share))
+        told = [Prompt(text, ok) for text, ok in zip(texts, right, strict=True)]
+    else:
+        assert config.texts is not None
+        told = read_prompts(config.texts)[: config.prompts]
+    begun = _OTHER_HALF if config.task is not None else 0.0
+    deltas, noise, lengths, known = [], [], [], []
+    for i, prompt in enumerate(told):
+        points = hidden_states(model, tokenizer, prompt.text, config.layer)
+        tick(begun + (1 - begun) * (i + 1) / len(told))
+        if len(points) < FEWEST:
+            continue
+        deltas.append(delta_hyperbolicity(points, config.metric).relative)
+        null = gaussian_like(points, seed=config.seed + i)
+        noise.append(delta_hyperbolicity(null, config.metric).relative)
+        lengths.append(len(points))
+        known.append(prompt.correct)
+    if not deltas:
+        raise ValueError(f"no prompt has {FEWEST} tokens, the least that have a δ")
+    return {
+        "file": (config.task or config.texts or Path()).name,
+        "asked": config.task is not None,
+        "layer": config.layer,
+        "prompts": len(deltas),
+        "left_out_for_fewer_than_4_tokens": len(told) - len(deltas),
+        "relative_delta": mean_of(deltas),
+        "noise": mean_of(noise),
+        "excess_over_noise": mean_of([d - n for d, n in zip(deltas, noise, strict=True)]),
+        "values": [round(v, 6) for v in deltas],
+        "noise_values": [round(v, 6) for v in noise],
+        "tokens": lengths,
+        "correlation_with_tokens": _correlation(deltas, [float(n) for n in lengths]),
+        "correctness": _correctness(deltas, noise, known),
+    }
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """One a line, as text or, in a .jsonl file, as an object."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        if not line.strip():
+            continue
+        found.append(_of_record(path, number, line) if path.suffix == ".jsonl" else Prompt(line))
+    if not found:
+        raise ValueError(f"--texts {path} has no prompts")
+    return found
+
+
+def _of_record(path: Path, number: int, line: str) -> Prompt:
+    where = f"--texts {path}, line {number}"
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where} is no JSON: {error}") from error
+    if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
+        raise ValueError(f'{where}: expected an object with "prompt", got {line[:60]!r}')
+    correct = record.get("correct")
+    if correct is not None and not isinstance(correct, bool):
+        raise ValueError(f'{where}: "correct" must be true or false, got {correct!r}')
+    return Prompt(record["prompt"], correct)
+
+
+@torch.no_grad()
+def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> Tensor:
+    """One row a token, float64."""
+    tokens = tokenizer(text, return_tensors="pt", truncation=True, max_length=LONGEST)
+    states = model(
+        input_ids=tokens["input_ids"],
+        attention_mask=tokens["attention_mask"],
+        output_hidden_states=True,
+    ).hidden_states
+    if not -len(states) <= layer < len(states):
+        raise ValueError(f"--layer must be from {-len(states)} to {len(states) - 1}, got {layer}")
+    found: Tensor = states[layer][0].double()
+    return found
+
+
+def _load(source: str, *, answering: bool) -> tuple[Any, Any]:
+    from beltrami.recipes.hyplora.base_model import MISSING, open_language_model
+
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError as error:
+        raise ValueError(MISSING) from error
+    if source == ENCODER:
+        if answering:
+            raise ValueError(f"--task needs a model that writes, and {source} only encodes")
+        try:
+            folder = str(path_of(ENCODER))
+        except MissingDataError as error:
+            raise ValueError(str(error)) from error
+        encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        return encoder.eval(), AutoTokenizer.from_pretrained(folder)
+    if source in list_vectors() and source != "smollm2":
+        raise ValueError(f"--texts and --task need a model, and {source} is a table")
+    base = open_language_model(source)
+    if answering:
+        return base.load(torch.float32).eval(), base.tokenizer
+    assert base.place is not None
+    return AutoModel.from_pretrained(base.place, dtype=torch.float32).eval(), base.tokenizer
+
+
+def _answer(
+    model: Any, tokenizer: Any, problems: Sequence[Any], tick: Tick
+) -> tuple[list[bool], list[str]]:
+    """Whether the model's greedy answers are right, and the questions as they were put."""
+    from beltrami.recipes.hyplora.methods import FineTuned
+    from beltrami.recipes.hyplora.prompts import encode, put
+    from beltrami.recipes.hyplora.questions import Questions
+    from beltrami.recipes.hyplora.scoring import Place, answers
+
+    coded = encode(problems, tokenizer, prompt="auto", longest=LONGEST)
+    judge = Questions("task", (), (), {"task": problems})
+    right: list[bool] = []
+    for first in range(0, len(coded), BATCH):
+        said = answers(
+            FineTuned(model),
+            coded[first : first + BATCH],
+            tokenizer,
+            Place(torch.device("cpu"), bfloat16=False),
+            batch=BATCH,
+            beams=1,
+            new_tokens=NEW_TOKENS,
+        )
+        some = problems[first : first + BATCH]
+        right += [judge.is_right(text, p) for text, p in zip(said, some, strict=True)]
+        tick(len(right) / len(coded))
+    return right, [put(p.question, "plain", tokenizer) for p in problems]
+
+
+def _correctness(
+    deltas: Sequence[float], noise: Sequence[float], known: Sequence[bool | None]
+) -> dict[str, Any] | None:
+    """δ of prompts that are answered rightly and wrongly; None where that is not known."""
+    told = [i for i, ok in enumerate(known) if ok is not None]
+    if not told:
+        return None
+    right = [i for i in told if known[i]]
+    wrong = [i for i in told if not known[i]]
+    found: dict[str, Any] = {"right": len(right), "wrong": len(wrong)}
+    if min(len(right), len(wrong)) < FEWEST_PROMPTS:
+        found["missing"] = (
+            f"{len(right)} right and {len(wrong)} wrong answers are too few to compare; "
+            f"{FEWEST_PROMPTS} of each are the least"
+        )
+        return found
+    ok = [float(bool(known[i])) for i in told]
+    excess = [deltas[i] - noise[i] for i in told]
+    return {
+        **found,
+        "delta_of_right": mean_of([deltas[i] for i in right]),
+        "delta_of_wrong": mean_of([deltas[i] for i in wrong]),
+        "correlation": _correlation([deltas[i] for i in told], ok),
+        "correlation_of_excess": _correlation(excess, ok),
+    }
+
+
+def _correlation(x: Sequence[float], y: Sequence[float]) -> Mean | None:
+    """Spearman's, with an interval; None where one of both is constant."""
+    if len(x) < FEWEST_PROMPTS or len(set(x)) < 2 or len(set(y)) < 2:
+        return None
+    found = spearman(torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64))
+    return {"mean": found, "half_width": fisher_half_width(found, len(x))}

@@ -1,0 +1,285 @@
+"""What is looked at, as samples of points with their distances, whatever it is.
+
+Nothing is left out silently: `facts` says how many rows or nodes could not be used, and why.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.matrices import (
+    FlatMetric,
+    check_distances,
+    classical_scaling,
+    flat_distances,
+    symmetric,
+)
+from beltrami.analysis.null_models import gaussian_like
+from beltrami.data.hierarchy import HierarchyError
+from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
+from beltrami.data.network import Network, load_network
+from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
+
+FEWEST = 4  # points that have a δ
+LOOKED_AT = 256  # rows and columns that tell distances from vectors
+_TRIPLES = 20_000  # that are asked for the triangle inequality
+_SLACK = 1e-5  # of the largest distance, which rounding may cost it
+_RANDOM_GRAPH_TRIES = 3
+
+Tick = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sample: numbers of usable rows, their distances, and their vectors where there are any."""
+
+    rows: Tensor
+    distances: Tensor
+    points: Tensor | None = None
+
+
+@dataclass
+class Source(ABC):
+    """Points, however they are given.
+
+    Args:
+        name: what to call it.
+        digest: of its content.
+        count: usable points.
+        facts: sizes, and what was left out and why, JSON-able.
+        labels: one a usable point, if it has them.
+    """
+
+    name: str
+    digest: str
+    count: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    labels: Sequence[str] | None = None
+    what: str = ""
+    noise: str = ""  # what `null` makes, in words
+
+    @abstractmethod
+    def draw(self, rows: Tensor) -> Drawn:
+        """These points."""
+
+    @abstractmethod
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Distances among as many points of noise that has what is plainest of the sample's."""
+
+    def label(self, row: int) -> str:
+        """What to call a point."""
+        return self.labels[row] if self.labels is not None else f"row {row}"
+
+    def _check_enough(self) -> None:
+        if self.count < FEWEST:
+            left = "; ".join(f"{v} {k.replace('_', ' ')}" for k, v in self.facts.items())
+            raise ValueError(
+                f"{self.name} has {self.count} usable points, and {FEWEST} are the least that can "
+                f"be compared ({left})"
+            )
+
+
+class VectorSource(Source):
+    """Rows of a table; those with numbers that are not finite are left out, and counted."""
+
+    def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
+        super().__init__(vectors.name, vectors.digest())
+        self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
+        self.vectors, self.metric = vectors, metric
+        norms = torch.empty(vectors.rows, dtype=torch.float64)
+        for first, block in vectors.blocks():
+            wide = block.double()
+            norms[first : first + len(block)] = torch.linalg.vector_norm(wide, dim=1)
+            tick((first + len(block)) / vectors.rows)
+        finite, zero = torch.isfinite(norms), norms == 0
+        usable = finite & ~zero if metric == "angle" else finite
+        self.usable = usable.nonzero()[:, 0]
+        self.norms = norms[self.usable]
+        self.count = len(self.usable)
+        self.labels = self._chosen(vectors.labels)
+        self.words = self._chosen(vectors.words)
+        self.facts = {"rows": vectors.rows, "dimensions": vectors.width}
+        self.facts["rows_that_are_not_finite"] = int((~finite).sum())
+        self.facts["rows_of_zeros"] = int(zero.sum())
+        if metric == "angle":
+            self.facts["rows_without_a_direction_left_out"] = int(zero.sum())
+        if vectors.tensor:
+            self.facts["tensor"] = vectors.tensor
+        self._check_enough()
+
+    def _chosen(self, values: Sequence[Any] | None) -> Sequence[Any] | None:
+        if values is None or self.count == len(values):
+            return values
+        return [values[row] for row in self.usable.tolist()]
+
+    def points(self, rows: Tensor) -> Tensor:
+        """The vectors of usable rows, float64."""
+        return self.vectors.take(self.usable[rows]).double()
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """These rows and their distances."""
+        points = self.points(rows)
+        return Drawn(rows, flat_distances(points, self.metric), points)
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Gaussian noise."""
+        assert drawn.points is not None
+        return flat_distances(gaussian_like(drawn.points, seed=seed), self.metric)
+
+
+class DistanceSource(Source):
+    """A matrix of distances, of which only samples are read."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        super().__init__(vectors.name, vectors.digest(), vectors.rows, labels=vectors.labels)
+        self.what = "distances"
+        self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
+        if vectors.rows != vectors.width:
+            raise ValueError(
+                f"{vectors.name} is {vectors.rows} × {vectors.width}; distances are square: "
+                "give --kind vectors"
+            )
+        self.vectors = vectors
+        self.facts = {"points": vectors.rows}
+        self._check_enough()
+        g = torch.Generator().manual_seed(0)
+        some = torch.randperm(self.count, generator=g)[:LOOKED_AT]
+        self.facts["share_of_triangles_that_are_none"] = broken_triangles(self.draw(some).distances)
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """The distances among these points."""
+        d = self.vectors.take(rows)[:, rows].double()
+        check_distances(d)
+        return Drawn(rows, symmetric(d))
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Gaussian noise as wide as flat scaling of the distances."""
+        return flat_distances(gaussian_like(classical_scaling(drawn.distances), seed=seed))
+
+
+class GraphSource(Source):
+    """A graph's largest component; distances are edges on shortest paths."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network.name, network.digest())
+        self.what, self.noise = "graph", "a random graph with as many nodes and edges"
+        component = network.components()
+        self.network = network.part(component == 0)
+        self.count, self.labels = len(self.network), self.network.labels
+        self.facts = {
+            "nodes": len(network),
+            "edges": len(network.edges),
+            "components": int(component.max()) + 1,
+            "nodes_outside_the_largest_component_left_out": len(network) - self.count,
+        }
+        self._check_enough()
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """Hops among these nodes."""
+        return Drawn(rows, self.network.hops(rows)[:, rows].double())
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Hops among as many nodes of a random graph."""
+        edges = max(len(self.network.edges), self.count)  # fewer leave no large component
+        graph = random_network(self.count, edges, seed)
+        g = torch.Generator().manual_seed(seed)
+        some = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
+        return graph.hops(some)[:, some].double()
+
+
+def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Source:
+    """What the options name; a `ValueError` where it cannot be used."""
+    try:
+        if config.kind == "edges" or (config.kind == "auto" and _is_graph(config.source)):
+            return GraphSource(load_network(config.source))
+        vectors = open_vectors(
+            config.source, tensor=config.tensor or None, label=config.label or None
+        )
+        if config.kind == "distances" or (config.kind == "auto" and looks_like_distances(vectors)):
+            return DistanceSource(vectors)
+        return VectorSource(vectors, config.metric, tick)
+    except HierarchyError as error:
+        raise ValueError(f"{error}") from error
+    except VectorsError as error:
+        raise ValueError(_with_names(config.source, str(error))) from error
+
+
+def looks_like_distances(vectors: Vectors) -> bool:
+    """Whether a table is square, not negative, and symmetric with zeros on its diagonal."""
+    if vectors.rows != vectors.width or vectors.rows < FEWEST:
+        return False
+    some = torch.arange(min(vectors.rows, LOOKED_AT))
+    d = vectors.take(some)[:, some]
+    try:
+        check_distances(d)
+    except ValueError:
+        return False
+    return bool((d.diagonal() == 0).all()) and float(d.max()) > 0
+
+
+def broken_triangles(d: Tensor) -> float:
+    """The share of random triples of which one distance is more than the sum of the others."""
+    g = torch.Generator().manual_seed(0)
+    i, j, k = (torch.randint(len(d), (_TRIPLES,), generator=g) for _ in range(3))
+    over = d[i, j] - d[i, k] - d[k, j]
+    return float((over > _SLACK * float(d.max())).double().mean())
+
+
+def random_network(nodes: int, edges: int, seed: int) -> Network:
+    """The largest component of a graph of edges drawn at random."""
+    g = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(nodes, (_RANDOM_GRAPH_TRIES * edges, 2), generator=g).sort(1).values
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    _, first = torch.unique(pairs, dim=0, return_inverse=True)
+    seen = torch.full((int(first.max()) + 1,), len(pairs))
+    seen.scatter_reduce_(0, first, torch.arange(len(pairs)), "amin")
+    kept = pairs[seen.sort().values[:edges]]  # the first so many that differ
+    graph = Network("random graph", tuple(map(str, range(nodes))), kept)
+    return graph.part(graph.components() == 0)
+
+
+def _is_graph(source: str) -> bool:
+    path = Path(source).expanduser()
+    if source in list_vectors():
+        return False
+    if source in list_hierarchies() or path.name in WORDNET_FILES:
+        return True
+    suffix = path.suffix.lower()
+    # A table may be of vectors or of edges: it has edges if that is what it can be read as.
+    if suffix in (".csv", ".tsv", ".txt") and path.is_file():
+        return _reads_as_edges(path)
+    return suffix in READERS
+
+
+def _reads_as_edges(path: Path) -> bool:
+    """Two columns that are not both numbers with a fraction."""
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        for line in lines:
+            fields = line.replace("\t", ",").strip().split(",")
+            if line.strip() and not line.startswith(("#", "%")):
+                return len(fields) == 2 and not any("." in f and _is_number(f) for f in fields)
+    return False
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_names(source: str, message: str) -> str:
+    """An unknown name is answered with those that are known."""
+    if Path(source).expanduser().exists() or "/" in source or "." in source:
+        return message
+    names = ", ".join([*list_vectors(), *list_hierarchies()])
+    return f"{message}\nNames that are known: {names}"

@@ -1,0 +1,73 @@
+"""δ of samples beside that of noise, trees, spheres and random graphs of the same size.
+
+A small δ by itself says nothing: noise in many dimensions has one, too. What counts is how far the
+data are from noise of their own spectrum, on the way to a tree: `1 − δ/δ of noise`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from beltrami.analysis.gromov import curvature_estimate, delta_hyperbolicity
+from beltrami.analysis.null_models import (
+    DEGREE,
+    random_graph_distances,
+    sphere_distances,
+    tree_distances,
+)
+from beltrami.recipes.diagnosis.numbers import mean_of
+from beltrami.recipes.diagnosis.source import Drawn, Source, Tick
+
+DATA, NOISE = "data", "noise"
+REFERENCES = {
+    "tree": "a random tree",
+    "sphere": "points on a sphere's surface",
+    "random graph": "a random graph of mean degree 4",
+}
+
+
+def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick) -> dict[str, Any]:
+    """Relative δ of all, with intervals over the samples; differences are paired by sample."""
+    found: dict[str, list[float]] = {name: [] for name in (DATA, NOISE, *REFERENCES)}
+    deltas, diameters = [], []
+    done = 0
+
+    def relative(d: Tensor) -> float:
+        nonlocal done
+        value = delta_hyperbolicity(d, "distances").relative
+        done += 1
+        tick(done / (len(drawn) * len(found)))
+        return value
+
+    for i, one in enumerate(drawn):
+        n, own = len(one.rows), seed + i
+        delta = delta_hyperbolicity(one.distances, "distances")
+        deltas.append(delta.delta)
+        diameters.append(delta.diameter)
+        found[DATA].append(delta.relative)
+        done += 1
+        found[NOISE].append(relative(source.null(one, own)))
+        found["tree"].append(relative(tree_distances(n, seed=own)))
+        found["sphere"].append(relative(sphere_distances(n, seed=own)))
+        degree = min(DEGREE, n - 1)
+        found["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
+    excess = [d - n for d, n in zip(found[DATA], found[NOISE], strict=True)]
+    way = [1 - d / n if n > 0 else math.nan for d, n in zip(found[DATA], found[NOISE], strict=True)]
+    mean = sum(found[DATA]) / len(found[DATA])
+    return {
+        "relative_delta": {name: mean_of(values) for name, values in found.items()},
+        "excess_over_noise": mean_of(excess),
+        "way_from_noise_to_a_tree": mean_of(way),
+        "delta": mean_of(deltas),
+        "diameter": mean_of(diameters),
+        "curvature_by_rule_of_thumb": curvature_estimate(mean),
+        "values": found,
+        "compared": len(drawn[0].rows),
+        "samples": len(drawn),
+        "all_points": len(drawn[0].rows) == source.count,
+        "noise": source.noise,
+    }

@@ -1,0 +1,124 @@
+"""Norms against frequencies, and whether frequencies follow a power law."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from beltrami.analysis.correlation import spearman
+from beltrami.analysis.intervals import mean_interval
+from beltrami.analysis.power_law import FEWEST_IN_TAIL, power_law_fit
+from beltrami.recipes.diagnosis.numbers import plain
+from beltrami.recipes.diagnosis.source import Tick, VectorSource
+
+WORDFREQ = "wordfreq, English"
+PER = 1e9  # words: Zipf's scale is the logarithm of occurrences in so many
+FEWEST = 30  # words, below which a correlation is not told
+HIGHEST_BAND = 7
+DRAWS = 50  # samples for the p-value
+
+
+def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[str, Any]:
+    """Correlation of norm and frequency, norms by frequency, and the power law.
+
+    Returns what is missing under "missing" where there is nothing to count.
+    """
+    if frequencies is not None:
+        if source.labels is None:
+            raise ValueError(
+                f"--frequencies {frequencies} needs labels, and {source.name} has none"
+            )
+        told = read_frequencies(frequencies)
+        named, origin = [told.get(label) for label in source.labels], frequencies.name
+    elif source.words is None:
+        return {"missing": "the rows are not known to be words; --frequencies FILE names them"}
+    else:
+        try:
+            named, origin = _wordfreq(source.words), WORDFREQ
+        except ImportError:
+            return {"missing": 'wordfreq is not installed: pip install "beltrami[words]"'}
+    rows = [row for row, count in enumerate(named) if count]
+    if len(rows) < FEWEST:
+        return {"missing": f"only {len(rows)} rows have a frequency, and {FEWEST} are the least"}
+    counts = torch.tensor([named[row] for row in rows], dtype=torch.float64)
+    norms = source.norms[torch.tensor(rows)]
+    correlation = spearman(norms, counts)
+    found: dict[str, Any] = {
+        "origin": origin,
+        "words": len(rows),
+        "spearman_of_norm_and_frequency": correlation,
+        "spearman_half_width": fisher_half_width(correlation, len(rows)),
+        "norm_by_frequency": _bands(counts, norms),
+    }
+    tick(0.2)
+    whole = counts.round().long()
+    whole = whole[whole > 0]
+    if len(whole.unique()) > 1 and len(whole) >= FEWEST_IN_TAIL:
+        fit = power_law_fit(whole, draws=DRAWS, tick=lambda share: tick(0.2 + 0.8 * share))
+        found["power_law"] = plain(fit)
+    return found
+
+
+def read_frequencies(path: Path) -> dict[str, float]:
+    """Label and count of each line of a CSV or TSV file; a header is skipped."""
+    found: dict[str, float] = {}
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 1):
+            if not fields:
+                continue
+            try:
+                label, count = fields[0], float(fields[1])
+            except (IndexError, ValueError) as error:
+                if number == 1:
+                    continue
+                raise ValueError(
+                    f"--frequencies {path}, line {number}: expected label and count, got "
+                    f"{delimiter.join(fields)!r}"
+                ) from error
+            if not 0 <= count < math.inf:
+                raise ValueError(f"--frequencies {path}, line {number}: {count} is no count")
+            found[label] = count
+    if not found:
+        raise ValueError(f"--frequencies {path} has no counts")
+    return found
+
+
+def _wordfreq(tokens: Any) -> list[float | None]:
+    """Occurrences in a billion words; None for what is no word, or unknown."""
+    from wordfreq import get_frequency_dict
+
+    known: Mapping[str, float] = get_frequency_dict("en", wordlist="best")
+    return [None if t is None else known.get(t.lower(), 0.0) * PER or None for t in tokens]
+
+
+def fisher_half_width(correlation: float, n: int) -> float | None:
+    """Of a 95 % interval of Spearman's correlation, by Fisher's z (Bonett and Wright, 2000)."""
+    if not abs(correlation) < 1 or n <= 3:
+        return None
+    z = math.atanh(correlation)
+    error = math.sqrt((1 + correlation**2 / 2) / (n - 3))
+    return (math.tanh(z + 1.96 * error) - math.tanh(z - 1.96 * error)) / 2
+
+
+def _bands(counts: torch.Tensor, norms: torch.Tensor) -> list[dict[str, Any]]:
+    """Mean norms by decade of frequency, the most frequent first."""
+    decade = counts.log10().floor().clamp(max=HIGHEST_BAND)
+    found = []
+    for power in sorted(set(decade.tolist()), reverse=True):
+        some = norms[decade == power]
+        mean = mean_interval(some.tolist())
+        found.append(
+            {
+                "from_log10": int(power),
+                "words": len(some),
+                "mean_norm": mean.mean,
+                "half_width": mean.half_width,
+            }
+        )
+    return found

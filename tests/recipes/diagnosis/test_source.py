@@ -1,0 +1,147 @@
+"""Sources: what they are taken for, what is left out, and what cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from beltrami.analysis.null_models import tree_distances
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.source import (
+    DistanceSource,
+    GraphSource,
+    VectorSource,
+    broken_triangles,
+    open_source,
+    random_network,
+)
+
+
+def table(tmp_path: Path, values: np.ndarray, name: str = "x.npy") -> DiagnoseConfig:
+    np.save(tmp_path / name, values)
+    return DiagnoseConfig(str(tmp_path / name))
+
+
+def test_a_matrix_is_taken_for_vectors(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    source = open_source(table(tmp_path, x))
+    assert isinstance(source, VectorSource)
+    drawn = source.draw(torch.tensor([3, 1, 4]))
+    expected = np.linalg.norm(x[[3, 1, 4], None] - x[None, [3, 1, 4]], axis=-1)
+    np.testing.assert_allclose(drawn.distances, expected, atol=1e-6)
+    np.testing.assert_allclose(source.norms, np.linalg.norm(x, axis=1), rtol=1e-6)
+    assert source.label(3) == "row 3"
+
+
+def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    x[2, 1], x[5, 0], x[7] = np.nan, np.inf, 0
+    source = open_source(table(tmp_path, x))
+    assert isinstance(source, VectorSource)
+    assert source.count == 18
+    assert source.facts["rows_that_are_not_finite"] == 2
+    assert source.facts["rows_of_zeros"] == 1
+    np.testing.assert_allclose(source.points(torch.tensor([2])), x[[3]], rtol=1e-6)
+
+
+def test_a_row_of_zeros_has_no_angle(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    x[7] = 0
+    np.save(tmp_path / "x.npy", x)
+    source = open_source(DiagnoseConfig(str(tmp_path / "x.npy"), metric="angle"))
+    assert source.count == 19
+    assert source.facts["rows_without_a_direction_left_out"] == 1
+    assert float(source.draw(torch.arange(19)).distances.max()) <= np.pi
+
+
+def test_labels_stay_with_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    lines = [f"word{i},{'nan' if i == 1 else i},{i * i}" for i in range(6)]
+    path.write_text("\n".join(["name,a,b", *lines]), encoding="utf-8")
+    source = open_source(DiagnoseConfig(str(path)))
+    assert [source.label(i) for i in range(3)] == ["word0", "word2", "word3"]
+
+
+def test_square_symmetric_matrices_are_distances(tmp_path: Path) -> None:
+    d = tree_distances(25).numpy()
+    source = open_source(table(tmp_path, d))
+    assert isinstance(source, DistanceSource)
+    assert source.facts["share_of_triangles_that_are_none"] == 0
+    some = torch.tensor([4, 0, 9])
+    np.testing.assert_array_equal(source.draw(some).distances, d[np.ix_(some, some)])
+    lopsided = d.copy()
+    lopsided[0, 1] += 1
+    assert isinstance(open_source(table(tmp_path, lopsided)), VectorSource)
+    with pytest.raises(ValueError, match="symmetric"):
+        open_source(DiagnoseConfig(str(tmp_path / "x.npy"), kind="distances"))
+
+
+def test_distances_must_be_square(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((4, 5)))
+    with pytest.raises(ValueError, match=r"4 × 5.*--kind vectors"):
+        open_source(DiagnoseConfig(str(tmp_path / "x.npy"), kind="distances"))
+
+
+def test_squares_of_distances_are_no_metric() -> None:
+    line = torch.arange(20.0).double()
+    d = (line.unsqueeze(0) - line.unsqueeze(1)).abs()
+    assert broken_triangles(d) == 0
+    assert broken_triangles(d.square()) > 0.2
+
+
+def test_a_graph_is_its_largest_component(tmp_path: Path) -> None:
+    path = tmp_path / "g.tsv"
+    path.write_text("a\tb\nb\tc\nc\td\nd\te\nx\ty\n", encoding="utf-8")
+    source = open_source(DiagnoseConfig(str(path)))
+    assert isinstance(source, GraphSource)
+    assert source.count == 5
+    assert source.facts["components"] == 2
+    assert source.facts["nodes_outside_the_largest_component_left_out"] == 2
+    assert source.draw(torch.arange(5)).distances[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_csv_of_words_and_numbers_is_no_graph(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text("\n".join(f"w{i},{i / 7:.4f}" for i in range(9)), encoding="utf-8")
+    assert isinstance(open_source(DiagnoseConfig(str(path))), VectorSource)
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [("a\tb\n", "2 usable points"), ("a\tb\tc\n", "columns"), ("a\ta\n", "own parent")],
+)
+def test_graphs_that_cannot_be_used(content: str, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "g.tsv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=match):
+        open_source(DiagnoseConfig(str(path), kind="edges"))
+
+
+def test_too_few_rows(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="3 usable points"):
+        open_source(table(tmp_path, np.random.default_rng(0).normal(size=(3, 2))))
+
+
+def test_an_unknown_name_is_answered_with_those_that_are_known() -> None:
+    with pytest.raises(ValueError, match=r"(?s)smolm2.*smollm2.*wordnet-mammals"):
+        open_source(DiagnoseConfig("smolm2"))
+
+
+def test_noise_has_the_spread_of_the_data(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(400, 3)) * [5, 1, 0.1]
+    source = open_source(table(tmp_path, x))
+    drawn = source.draw(torch.arange(400))
+    null = source.null(drawn, 0)
+    ratio = float(null.square().mean() / drawn.distances.square().mean())
+    assert 0.8 < ratio < 1.2
+
+
+def test_a_random_graph_has_as_many_edges() -> None:
+    graph = random_network(300, 600, seed=1)
+    assert 250 < len(graph) <= 300
+    assert 500 < len(graph.edges) <= 600
+    assert int(graph.components().max()) == 0
+    assert random_network(300, 600, seed=1).digest() == graph.digest()

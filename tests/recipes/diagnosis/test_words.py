@@ -1,0 +1,104 @@
+"""Norms and frequencies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.source import VectorSource, open_source
+from beltrami.recipes.diagnosis.words import fisher_half_width, read_frequencies, words
+
+
+def silent(share: float) -> None:
+    assert 0 <= share <= 1
+
+
+def source(tmp_path: Path, count: int = 200) -> VectorSource:
+    """Words whose norms fall with their number."""
+    path = tmp_path / "v.csv"
+    lines = [f"w{i},{1000 - i},0" for i in range(count)]
+    path.write_text("\n".join(["word,a,b", *lines]), encoding="utf-8")
+    found = open_source(DiagnoseConfig(str(path)))
+    assert isinstance(found, VectorSource)
+    return found
+
+
+def counts(tmp_path: Path, values: list[float]) -> Path:
+    path = tmp_path / "counts.csv"
+    lines = [f"w{i},{v}" for i, v in enumerate(values)]
+    path.write_text("\n".join(["word,count", *lines]), encoding="utf-8")
+    return path
+
+
+def test_norms_that_fall_with_frequency(tmp_path: Path) -> None:
+    values = [float(round(1e6 / (i + 1))) for i in range(200)]
+    found = words(source(tmp_path), counts(tmp_path, values), silent)
+    assert found["words"] == 200
+    assert found["spearman_of_norm_and_frequency"] == pytest.approx(1, abs=1e-3)
+    bands = {b["from_log10"]: b for b in found["norm_by_frequency"]}
+    assert bands[6]["words"] == 1
+    assert bands[6]["mean_norm"] == 1000
+    assert bands[5]["mean_norm"] == pytest.approx(np.mean([1000 - i for i in range(1, 10)]))
+    assert sum(b["words"] for b in bands.values()) == 200
+    assert found["power_law"]["count"] == 200
+
+
+def test_words_without_a_frequency_do_not_count(tmp_path: Path) -> None:
+    found = words(source(tmp_path), counts(tmp_path, [5.0] * 20 + [7.0] * 20), silent)
+    assert found["words"] == 40
+    few = words(source(tmp_path), counts(tmp_path, [5.0, 6.0]), silent)
+    assert few == {"missing": "only 2 rows have a frequency, and 30 are the least"}
+
+
+def test_rows_that_are_no_words_say_so(tmp_path: Path) -> None:
+    assert "--frequencies" in words(source(tmp_path), None, silent)["missing"]
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 2)))
+    bare = open_source(DiagnoseConfig(str(tmp_path / "x.npy")))
+    assert isinstance(bare, VectorSource)
+    with pytest.raises(ValueError, match="needs labels"):
+        words(bare, counts(tmp_path, [1.0, 2.0]), silent)
+
+
+def test_english_words_have_the_frequencies_of_wordfreq(tmp_path: Path) -> None:
+    wordfreq = pytest.importorskip("wordfreq")
+    vectors = source(tmp_path, 100)
+    known = wordfreq.top_n_list("en", 60)
+    vectors.words = [*known, None, *(["xqzzx"] * 39)]
+    found = words(vectors, None, silent)
+    assert found["words"] == 60
+    assert found["spearman_of_norm_and_frequency"] > 0.9  # both fall with the rank
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("a,1\nb,x\n", r"line 2: expected label and count, got 'b,x'"),
+        ("a,1\nb\n", "line 2"),
+        ("a,-1\n", "-1.0 is no count"),
+        ("a,nan\n", "nan is no count"),
+        ("word,count\n", "no counts"),
+        ("", "no counts"),
+    ],
+)
+def test_files_of_frequencies_that_are_none(content: str, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=match):
+        read_frequencies(path)
+
+
+def test_labels_may_be_quoted_and_separated_by_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "f.tsv"
+    path.write_text('label\tcount\n"a ""b"""\t3\n', encoding="utf-8")
+    assert read_frequencies(path) == {'a "b"': 3.0}
+
+
+def test_the_interval_covers_the_correlation_of_normal_ranks() -> None:
+    half = fisher_half_width(0.5, 400)
+    assert half is not None
+    assert 0.07 < half < 0.085  # 1.96·√(1 + 0.5²/2)·(1 − 0.5²)/√397
+    assert fisher_half_width(1.0, 400) is None
+    assert fisher_half_width(0.5, 3) is None
