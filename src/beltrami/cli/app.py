@@ -21,11 +21,13 @@ from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.cli.tour import TourCommand
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.exploration.config import ExploreConfig
 from beltrami.recipes.tour_config import TourConfig
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
+    from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.run import RunCommand
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         | RunsCommand
         | CompareCommand
         | DiagnoseCommand
+        | ExploreCommand
         | TourCommand
         | DataCommand
         | InfoCommand
@@ -106,6 +109,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
+    from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
@@ -113,11 +117,13 @@ def parse(arguments: Sequence[str]) -> Command:
     run: Any = Annotated[run_command(asked), subcommand("run")]
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
+    exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))
     commands = (
         run
         | Annotated[RunsCommand, subcommand("runs")]
         | Annotated[CompareCommand, subcommand("compare")]
         | Annotated[DiagnoseCommand, diagnosis]
+        | Annotated[ExploreCommand, exploration]
         | Annotated[TourCommand, tour]
         | Annotated[DataCommand, subcommand("data")]
         | Annotated[InfoCommand, subcommand("info")]

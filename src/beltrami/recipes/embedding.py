@@ -69,9 +69,20 @@ def radial_layout(tree: Tree, seed: int, curvature: float) -> Tensor:
     The seed turns the whole layout and moves each node a little. Both geometries start here.
     """
     generator = torch.Generator().manual_seed(seed)
-    leaves, depth = tree.leaves_below, tree.depth
+    depth = tree.depth
     longest = MAX_START_RADIUS / (math.sqrt(curvature) * max(depth))
     edge = min(EDGE_LENGTH, longest)
+    turn = 2 * math.pi * torch.rand((), generator=generator, dtype=torch.float64)
+    theta = sector_angles(tree) + turn
+    radius = edge * torch.tensor(depth, dtype=torch.float64)
+    v = torch.stack([radius * theta.cos(), radius * theta.sin()], dim=-1)
+    noise = torch.randn(v.shape, generator=generator, dtype=torch.float64)
+    return v + JITTER * edge * noise
+
+
+def sector_angles(tree: Tree) -> Tensor:
+    """The middle of each node's sector, (n,): a share of its parent's, by its leaves."""
+    leaves = tree.leaves_below
     share = [2 * math.pi * count / leaves[0] for count in leaves]
     begin = [0.0] * len(tree)  # where the next child's sector begins
     angle = [0.0] * len(tree)
@@ -80,12 +91,7 @@ def radial_layout(tree: Tree, seed: int, curvature: float) -> Tensor:
             begin[node] = begin[parent]
             begin[parent] += share[node]
         angle[node] = begin[node] + share[node] / 2
-    turn = 2 * math.pi * torch.rand((), generator=generator, dtype=torch.float64)
-    theta = torch.tensor(angle, dtype=torch.float64) + turn
-    radius = edge * torch.tensor(depth, dtype=torch.float64)
-    v = torch.stack([radius * theta.cos(), radius * theta.sin()], dim=-1)
-    noise = torch.randn(v.shape, generator=generator, dtype=torch.float64)
-    return v + JITTER * edge * noise
+    return torch.tensor(angle, dtype=torch.float64)
 
 
 def to_points(v: Tensor, geometry: Geometry, curvature: float) -> Tensor:

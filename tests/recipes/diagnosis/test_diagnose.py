@@ -140,7 +140,10 @@ def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
     assert one.document["parts"] == two.document["parts"]
     diagnose(replace(settings, only=("tree-likeness", "curvature")), more)
     assert more.parts == {"reading": False, "tree-likeness": True, "curvature": False}
-    diagnose(replace(settings, seed=5), other)
+    fewer = diagnose(replace(settings, only=("curvature",))).document
+    assert list(fewer["parts"]) == ["tree-likeness", "curvature"]  # what is right stays
+    changed = diagnose(replace(settings, seed=5), other).document
+    assert list(changed["parts"]) == ["tree-likeness"]  # and what is not goes
     assert other.parts["tree-likeness"] is False
     assert all(share == pytest.approx(1) for share in first.shares[1:])
 
@@ -183,7 +186,7 @@ def test_what_an_interrupted_diagnosis_had_finished_is_kept(
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_points_that_all_coincide(tmp_path: Path, width: int) -> None:
-    with pytest.raises(ValueError, match="all points of x.npy coincide"):
+    with pytest.raises(ValueError, match=r"all points of x\.npy coincide"):
         diagnose(config(tmp_path, np.ones((30, width))))
 
 

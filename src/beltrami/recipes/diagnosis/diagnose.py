@@ -28,10 +28,10 @@ import torch
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
-from beltrami.recipes.diagnosis.config import FILES, DiagnoseConfig, Part
+from beltrami.recipes.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
 from beltrami.recipes.diagnosis.curvature import curvature
 from beltrami.recipes.diagnosis.pictures import pictures
-from beltrami.recipes.diagnosis.prompts import prompts
+from beltrami.recipes.diagnosis.prompts import check_model, prompts
 from beltrami.recipes.diagnosis.samples import sample_rows
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick, VectorSource, open_source
 from beltrami.recipes.diagnosis.table import table
@@ -96,6 +96,7 @@ def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosi
         ValueError: what is wrong with an option, the source or the folder.
     """
     config.check()
+    check_model(config)
     watcher = watcher or Silent()
     watcher.started("reading")
     source = open_source(config, watcher.moved)
@@ -114,15 +115,14 @@ class _Work:
 
     def run(self) -> Diagnosis:
         before = self._before()
-        keys: dict[str, str] = {}
-        parts: dict[str, Any] = {}
-        makers = {name: make for name, make in self._makers().items() if name in self.config.only}
+        makers = self._makers()
+        keys = {name: self._key(name) for name in makers}
+        parts = self._still_right(before, keys)
         for name, make in makers.items():
-            keys[name] = self._key(name)
-            known = before.get("keys", {}).get(name) == keys[name] and name in before["parts"]
-            if known:
-                parts[name] = before["parts"][name]
-            else:
+            if name not in self.config.only:
+                continue
+            known = name in parts
+            if not known:
                 self.watcher.started(name)
                 parts[name] = make(self.watcher.moved)
                 self._write(self._document(parts, keys))
@@ -134,6 +134,19 @@ class _Work:
         report = self.config.folder / REPORT
         write_atomically(report, render(diagnosis_page(document)))
         return Diagnosis(document, self.path, report)
+
+    def _still_right(self, before: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
+        """Parts of an earlier diagnosis that these options would compute again, in their order.
+
+        Prompts are kept if this time there are none.
+        """
+        found = {
+            name: before["parts"][name]
+            for name, key in before.get("keys", {}).items()
+            if name in before["parts"] and keys.get(name, key) == key
+        }
+        keys.update({name: before["keys"][name] for name in found})
+        return found
 
     def _makers(self) -> dict[Part, Callable[[Tick], dict[str, Any]]]:
         """What can be computed of this source."""
@@ -217,8 +230,8 @@ class _Work:
                 "facts": source.facts,
             },
             "verdict": verdict,
-            "parts": dict(parts),
-            "keys": dict(keys),
+            "parts": {name: parts[name] for name in PARTS if name in parts},
+            "keys": {name: keys[name] for name in PARTS if name in parts},
         }
 
     def _write(self, document: dict[str, Any]) -> None:

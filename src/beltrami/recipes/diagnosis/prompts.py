@@ -15,6 +15,7 @@ from beltrami.analysis.correlation import spearman
 from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
 from beltrami.analysis.null_models import gaussian_like
 from beltrami.data.cache import MissingDataError, path_of
+from beltrami.data.load import list_hierarchies
 from beltrami.data.vectors import list_vectors
 from beltrami.data.word_problems import read_problems
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
@@ -26,6 +27,7 @@ BATCH, NEW_TOKENS = 16, 256  # of answers
 LONGEST = 2048  # tokens of a prompt; those behind are left out
 FEWEST_PROMPTS = 10  # of either kind, for a correlation
 ENCODER = "minilm"
+MODELS = ("smollm2", ENCODER)  # names that are models, and not tables alone
 _OTHER_HALF = 0.5  # of the work: answers take the first
 
 
@@ -78,6 +80,21 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
     }
 
 
+def check_model(config: DiagnoseConfig) -> None:
+    """Raise early if there are prompts and no model for them."""
+    if not (config.texts or config.task):
+        return
+    tables = [name for name in list_vectors() if name not in MODELS]
+    if config.source in tables or config.source in list_hierarchies():
+        raise ValueError(f"--texts and --task need a model, and {config.source} is none")
+    if Path(config.source).is_file():
+        raise ValueError(
+            f"--texts and --task need a model of transformers, and {config.source} is a file"
+        )
+    if config.task and config.source == ENCODER:
+        raise ValueError(f"--task needs a model that writes, and {ENCODER} only encodes")
+
+
 def read_prompts(path: Path) -> list[Prompt]:
     """One a line, as text or, in a .jsonl file, as an object."""
     found = []
@@ -127,16 +144,12 @@ def _load(source: str, *, answering: bool) -> tuple[Any, Any]:
     except ImportError as error:
         raise ValueError(MISSING) from error
     if source == ENCODER:
-        if answering:
-            raise ValueError(f"--task needs a model that writes, and {source} only encodes")
         try:
             folder = str(path_of(ENCODER))
         except MissingDataError as error:
             raise ValueError(str(error)) from error
         encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
         return encoder.eval(), AutoTokenizer.from_pretrained(folder)
-    if source in list_vectors() and source != "smollm2":
-        raise ValueError(f"--texts and --task need a model, and {source} is a table")
     base = open_language_model(source)
     if answering:
         return base.load(torch.float32).eval(), base.tokenizer

@@ -107,6 +107,13 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         if dimension := found.get("intrinsic_dimension"):
             yield "Intrinsic dimension", "by the two nearest", _number(dimension["two_nearest"], 1)
         yield "Mean cosine", "1: all one way", _number(found["isotropy"]["mean_cosine"], 3)
+    if "prompts" in parts:
+        told = parts["prompts"]
+        yield (
+            "Excess of δ over noise, prompts",
+            f"tokens of {told['prompts']:,} prompts",
+            as_interval(told["excess_over_noise"]).format(),
+        )
     if "spearman_of_norm_and_frequency" in parts.get("words", {}):
         told = parts["words"]
         yield (

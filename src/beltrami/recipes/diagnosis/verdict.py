@@ -74,8 +74,8 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None) -> Verdict:
         return Verdict(f"These data are {how} tree-like.", reason, level, level == "strong")
     reason += (
         f" In {found.dimensions} dimensions hyperbolic space distorts the distances by "
-        f"{found.hyperbolic:.3f} in the mean and flat space by {found.flat:.3f}; of noise these are "
-        f"{found.noise_hyperbolic:.3f} and {found.noise_flat:.3f}."
+        f"{found.hyperbolic:.3f} in the mean and flat space by {found.flat:.3f}; of noise these "
+        f"are {found.noise_hyperbolic:.3f} and {found.noise_flat:.3f}."
     )
     if found.hyperbolic > (1 - WORTH) * found.flat:
         return Verdict(

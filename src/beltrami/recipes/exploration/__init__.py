@@ -1,0 +1,1 @@
+"""`beltrami explore`: data as an interactive page."""

@@ -1,0 +1,80 @@
+"""What `beltrami explore` can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from beltrami.recipes.diagnosis.config import EMBEDDED, Kind
+
+PAGES = Path("runs")
+Method = Literal["auto", "sectors", "hmds", "tangent-pca", "as-is"]
+MOST_BY_DISTANCES = 2000  # points whose distances are all embedded
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """Write one page with an interactive Poincaré disk of data, which opens without a network.
+
+    SOURCE is what `beltrami diagnose` takes: a hierarchy or edge list, a table of vectors, a model
+    or a matrix of distances. Without it: the mammals of WordNet. The page can be dragged, zoomed
+    and searched; a click shows a point's neighbours, ancestors and descendants.
+    """
+
+    source: str = EMBEDDED
+    """What to show."""
+
+    kind: Kind = "auto"
+    """What SOURCE is; as for `beltrami diagnose`."""
+
+    method: Method = "auto"
+    """How points get their places: "sectors" (a tree or graph: the radius by depth, subtrees in
+    sectors), "hmds" (distances, up to 2000 points), "tangent-pca" (vectors, any number), "as-is"
+    (vectors of two dimensions that are in the unit disk already). "auto" takes the first that
+    fits."""
+
+    metric: Literal["euclidean", "angle"] = "euclidean"
+    """How far vectors are apart, for "hmds"."""
+
+    points: int = 50_000
+    """Of more points than this, so many are drawn at random; for "hmds" 2000 at most."""
+
+    seed: int = 0
+    """Of the draw."""
+
+    tensor: str = ""
+    """Which tensor or array of a file that has several."""
+
+    label: str = ""
+    """Which column of a table has the labels."""
+
+    out: Path | None = None
+    """The page to write; without it runs/explore-SOURCE.html. A page that is there is replaced."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        if self.points < 1:
+            raise ValueError(f"--points must be at least 1, got {self.points}")
+        if self.out is not None and self.out.is_dir():
+            raise ValueError(f"--out {self.out} is a folder; name a file, such as page.html")
+
+    @property
+    def page(self) -> Path:
+        """Where the page goes."""
+        if self.out is not None:
+            return self.out
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.source).name).strip("._") or "source"
+        return PAGES / f"explore-{name}.html"
+
+    def command(self) -> str:
+        """The command line that repeats this."""
+        words = ["beltrami", "explore", *([self.source] if self.source != EMBEDDED else [])]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in ("source", "json") and value != field.default:
+                words.append(f"--{field.name.replace('_', '-')}={value}")
+        return shlex.join(words)

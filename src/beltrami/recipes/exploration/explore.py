@@ -1,0 +1,74 @@
+"""From a source to a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beltrami import __version__
+from beltrami.data.atomic import write_atomically
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.source import GraphSource, Source, Tick, open_source
+from beltrami.recipes.exploration.config import ExploreConfig
+from beltrami.recipes.exploration.graph_cloud import graph_cloud
+from beltrami.recipes.exploration.vector_cloud import vector_cloud
+from beltrami.report.explorer import explorer_page
+
+
+def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
+    """Write the page; returns its path.
+
+    Raises:
+        ValueError: what is wrong with an option or the source.
+    """
+    config.check()
+    source = open_source(_as_diagnosis(config), tick)
+    if isinstance(source, GraphSource):
+        if config.method not in ("auto", "sectors"):
+            raise ValueError(f"--method {config.method} is for vectors; a graph takes sectors")
+        if source.count > config.points:
+            raise ValueError(
+                f"{source.name} has {source.count:,} nodes; give --points {source.count}, if the "
+                "page may be that large, or a part of it"
+            )
+        cloud, told = graph_cloud(source.network), "by depth, with subtrees in sectors"
+    elif config.method == "sectors":
+        raise ValueError(f"--method sectors is for trees and graphs; {source.name} is none")
+    else:
+        cloud, told = vector_cloud(source, config, tick)
+    count = len(cloud.labels)
+    lead = (
+        f"{count:,} {'nodes' if isinstance(source, GraphSource) else 'points'} in the Poincaré "
+        f"disk, {told}."
+    )
+    page = explorer_page(
+        cloud,
+        title=source.name,
+        lead=lead,
+        facts=_facts(source, count),
+        command=config.command(),
+    )
+    path = config.page
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, page)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"--out {path}: a part of this path is a file") from error
+    return path
+
+
+def _as_diagnosis(config: ExploreConfig) -> DiagnoseConfig:
+    return DiagnoseConfig(
+        config.source,
+        kind=config.kind,
+        metric=config.metric,
+        tensor=config.tensor,
+        label=config.label,
+    )
+
+
+def _facts(source: Source, shown: int) -> list[tuple[str, str]]:
+    facts = [("Shown", f"{shown:,} of {source.count:,}")]
+    for name, value in source.facts.items():
+        words = name.replace("_", " ").capitalize()
+        facts.append((words, f"{value:,}" if isinstance(value, int) else str(value)))
+    return [*facts, ("Made by", f"beltrami {__version__}")]

@@ -1,0 +1,93 @@
+"""`beltrami diagnose` and `beltrami explore` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beltrami.cli import main
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).normal(size=(80, 6)))
+
+
+SMALL = ("--sample=40", "--repeats=2")
+
+
+def test_a_table_a_verdict_and_two_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "x.npy", *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert "Excess of δ over noise" in out
+    assert "no more tree-like than noise" in out
+    assert Path("runs/diagnose-x.npy/report.html").is_file()
+    assert "tree-likeness: done" in err
+    assert main(["diagnose", "x.npy", *SMALL]) == 0
+    assert "tree-likeness: found finished" in capsys.readouterr().err
+
+
+def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "x.npy", *SMALL, "--only", "tree-likeness", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert list(document["parts"]) == ["tree-likeness"]
+    assert Path(document["files"]["diagnosis"]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.npy"], "nowhere.npy"),
+        (["x.npy", "--sample=1"], "--sample must be at least 20, got 1"),
+        (["x.npy", "--kind=distances"], "80 × 6"),
+        (["x.npy", "--texts=x.npy"], "need a model of transformers, and x.npy is a file"),
+        (["x.npy", "--out=x.npy"], "is a file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", *arguments, *([] if "--sample=1" in arguments else SMALL)]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_an_interruption_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("beltrami.recipes.diagnosis.diagnose.tree_likeness", stop)
+    assert main(["diagnose", "x.npy", *SMALL]) == 130
+    assert "Continue with: beltrami diagnose x.npy" in capsys.readouterr().err
+
+
+def test_exploring_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", "x.npy"]) == 0
+    assert capsys.readouterr().out == "Page: runs/explore-x.npy.html\n"
+    assert "row 79" in Path("runs/explore-x.npy.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["x.npy", "--points=0"], "--points must be at least 1, got 0"),
+        (["x.npy", "--out=."], "is a folder"),
+        (["x.npy", "--out=x.npy/page.html"], "a part of this path is a file"),
+        (["no-such-thing"], "no-such-thing"),
+    ],
+)
+def test_bad_input_of_the_explorer(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explore", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "beltrami explore --help" in err
