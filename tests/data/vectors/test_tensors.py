@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from beltrami.data.vectors import VectorsError, open_vectors
+from beltrami.data.vectors import VectorsError, open_vectors, tensors
 from tests.data.vectors.tables import MATRIX, check_reads
 
 
@@ -79,3 +79,18 @@ def test_damaged_and_empty_files(tmp_path: Path) -> None:
     save_file({}, path)
     with pytest.raises(VectorsError, match=r"a\.safetensors holds no tensors"):
         open_vectors(path)
+
+
+def test_a_file_is_mapped_anew_before_all_of_it_counts_as_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    real = tensors._opened
+    monkeypatch.setattr(tensors, "MOST_MAPPED", 100)
+    monkeypatch.setattr(tensors, "_opened", lambda path: opened.append(path) or real(path))
+    x = torch.randn(40, 3)
+    save_file({"x": x}, tmp_path / "x.safetensors")
+    vectors = open_vectors(tmp_path / "x.safetensors")
+    found = torch.cat([block for _, block in vectors.blocks(10)])
+    assert torch.equal(found, x)
+    assert len(opened) == 5

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from beltrami.data.vectors.numbers import check_real, float32_tensor, table_shape
-from beltrami.data.vectors.table import Column, Vectors, VectorsError
+from beltrami.data.vectors.table import MOST_MAPPED, Column, Vectors, VectorsError
 
 _MEMBER = ".npy"  # what the archive adds to an array's name
 
@@ -36,10 +36,14 @@ class ArrayVectors(Vectors):
         check_real(array.dtype, self._where)
         shape = table_shape(array.shape, self._where)
         super().__init__(path, shape, labels=labels, extras=extras, tensor=tensor, choices=choices)
-        self._array = array
+        self._array, self._mapped = array, 0
 
     def _read(self, first: int, last: int) -> Tensor:
-        return float32_tensor(self._array[first:last], self._where, first)
+        found = float32_tensor(self._array[first:last], self._where, first)
+        self._mapped += self._array[first:last].nbytes
+        if isinstance(self._array, np.memmap) and self._mapped > MOST_MAPPED:
+            self._array, self._mapped = _load(self.path, mmap_mode="r"), 0
+        return found
 
     def _pick(self, ascending: Tensor) -> Tensor:
         try:

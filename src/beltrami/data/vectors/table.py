@@ -13,6 +13,8 @@ from torch import Tensor
 
 from beltrami.data.cache import file_digest
 
+# A mapped file counts as memory of the process as far as it was read: it is mapped anew after this.
+MOST_MAPPED = 1 << 28  # bytes
 BLOCK_ROWS = 4096  # of 4096 float32 columns: 64 MiB
 
 Column = Sequence[str] | Sequence[float]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from beltrami.data.vectors.embedding_name import choose_tensor
 from beltrami.data.vectors.numbers import float32_tensor, table_shape
-from beltrami.data.vectors.table import Vectors, VectorsError
+from beltrami.data.vectors.table import MOST_MAPPED, Vectors, VectorsError
 
 _COMPLEX = "C"  # how the names of complex types begin
 
@@ -22,6 +22,7 @@ class TensorVectors(Vectors):
     def __init__(self, file: Any, path: Path, tensor: str, *, alone: bool) -> None:
         """The tensor of an opened file; `alone` where it is the only one."""
         self._where = f"{path}, tensor {tensor!r}"
+        self._named, self._mapped = tensor, 0
         self._slice = file.get_slice(tensor)
         dtype = str(self._slice.get_dtype())
         if dtype.startswith(_COMPLEX):
@@ -34,7 +35,11 @@ class TensorVectors(Vectors):
         )
 
     def _read(self, first: int, last: int) -> Tensor:
-        return float32_tensor(self._slice[first:last], self._where, first)
+        found = self._slice[first:last]
+        self._mapped += found.nbytes
+        if self._mapped > MOST_MAPPED:
+            self._slice, self._mapped = _opened(self.path).get_slice(self._named), 0
+        return float32_tensor(found, self._where, first)
 
 
 def open_safetensors(path: Path, tensor: str | None = None) -> Vectors:

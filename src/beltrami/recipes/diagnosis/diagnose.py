@@ -116,7 +116,7 @@ class _Work:
     def run(self) -> Diagnosis:
         before = self._before()
         makers = self._makers()
-        keys = {name: self._key(name) for name in makers}
+        keys: dict[str, str] = {name: self._key(name) for name in makers}
         parts = self._still_right(before, keys)
         for name, make in makers.items():
             if name not in self.config.only:
