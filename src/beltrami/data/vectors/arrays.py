@@ -41,9 +41,13 @@ class ArrayVectors(Vectors):
     def _read(self, first: int, last: int) -> Tensor:
         found = float32_tensor(self._array[first:last], self._where, first)
         self._mapped += self._array[first:last].nbytes
-        if isinstance(self._array, np.memmap) and self._mapped > MOST_MAPPED:
-            self._array, self._mapped = _load(self.path, mmap_mode="r"), 0
+        if self._mapped > MOST_MAPPED:
+            self._map_anew()
         return found
+
+    def _map_anew(self) -> None:
+        if isinstance(self._array, np.memmap):
+            self._array, self._mapped = _load(self.path, mmap_mode="r"), 0
 
     def _pick(self, ascending: Tensor) -> Tensor:
         try:

@@ -69,6 +69,9 @@ class Vectors(ABC):
     def _read(self, first: int, last: int) -> Tensor:
         """Rows first to last - 1, float32."""
 
+    def _map_anew(self) -> None:
+        """Let go of what was read of a mapped file; nothing to do for others."""
+
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Tensor]]:
         """(first row, float32 block of at most `rows` rows), in order, until all were given."""
         if rows < 1:
@@ -89,7 +92,9 @@ class Vectors(ABC):
         for row in (int(ascending[0]), int(ascending[-1])):
             if not 0 <= row < self.rows:
                 raise IndexError(f"{self.name} has rows 0 to {self.rows - 1}, not {row}")
-        return self._pick(ascending)[places]
+        found = self._pick(ascending)[places]
+        self._map_anew()
+        return found
 
     def digest(self) -> str:
         """SHA-256 in hex of what the table holds, as the key of a cache.

@@ -38,8 +38,11 @@ class TensorVectors(Vectors):
         found = self._slice[first:last]
         self._mapped += found.nbytes
         if self._mapped > MOST_MAPPED:
-            self._slice, self._mapped = _opened(self.path).get_slice(self._named), 0
+            self._map_anew()
         return float32_tensor(found, self._where, first)
+
+    def _map_anew(self) -> None:
+        self._slice, self._mapped = _opened(self.path).get_slice(self._named), 0
 
 
 def open_safetensors(path: Path, tensor: str | None = None) -> Vectors:
