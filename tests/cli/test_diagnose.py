@@ -78,7 +78,7 @@ def test_exploring_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["x.npy", "--points=0"], "--points must be at least 1, got 0"),
+        (["x.npy", "--points=0"], "--points must be at least 4, got 0"),
         (["x.npy", "--out=."], "is a folder"),
         (["x.npy", "--out=x.npy/page.html"], "a part of this path is a file"),
         (["no-such-thing"], "no-such-thing"),

@@ -6,8 +6,6 @@ size of the data.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -68,9 +66,12 @@ def random_graph_distances(n: int, *, degree: float = DEGREE, seed: int = 0) -> 
 
 
 def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
-    """As many normal points with the same mean and covariance, (n, d), float64.
+    """As many points with exactly the same mean and covariance, and nothing else, (n, d), float64.
 
-    What is left of data if all that is known of them are their principal components.
+    What is left of data if all that is known of them are their principal components. The columns
+    are rotated at random among the points: of normal data that gives data as likely as they were.
+    Points drawn from a normal law with the covariance of few points would not do, for they spread
+    in fewer directions than points of the law that it is an estimate of.
     """
     check_tensor("points", points)
     if points.ndim != 2 or len(points) < 2:
@@ -81,13 +82,21 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
     centred = x - mean
     g = torch.Generator().manual_seed(seed)
     n, d = x.shape
-    if n <= d:  # mixtures of the rows themselves, of n numbers each, have their covariance
-        mixed = torch.randn(n, n, generator=g, dtype=torch.float64).to(x.device)
-        return mean + mixed @ centred / math.sqrt(n - 1)
-    values, vectors = torch.linalg.eigh(centred.mT @ centred / (n - 1))
+    if n <= d + 1:
+        turned: Tensor = _centred_basis(n, n - 1, g, x) @ (
+            _centred_basis(n, n - 1, g, x).mT @ centred
+        )
+        return mean + turned
+    values, vectors = torch.linalg.eigh(centred.mT @ centred)
     spread = torch.where(values > 0, values, 0.0).sqrt()
-    noise = torch.randn(n, d, generator=g, dtype=torch.float64).to(x.device)
-    found: Tensor = mean + (noise * spread) @ vectors.mT
+    found: Tensor = mean + (_centred_basis(n, d, g, x) * spread) @ vectors.mT
+    return found
+
+
+def _centred_basis(n: int, k: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    """k orthonormal columns (n, k), uniform among those whose entries add up to 0."""
+    noise = torch.randn(n, k, generator=generator, dtype=torch.float64).to(like.device)
+    found: Tensor = torch.linalg.qr(noise - noise.mean(0))[0]
     return found
 
 

@@ -84,16 +84,18 @@ class DiagnoseProgress:
 
 
 def _print_table(found: Diagnosis, console: Console) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from beltrami.recipes.diagnosis.report import main_table
 
     content = main_table(found.document)
-    table = Table(title=content.caption)
+    table = Table(title=escape(content.caption))
     table.add_column("")
     table.add_column(content.columns[0], justify="right")
     for row in content.rows:
-        table.add_row(f"{row.name}\n[dim]{row.hint}[/dim]", *map(str, row.values))
+        told = f"{escape(row.name)}\n[dim]{escape(row.hint)}[/dim]"
+        table.add_row(told, *(escape(str(value)) for value in row.values))
     console.print(table)
     if verdict := found.document["verdict"]:
         for text in (verdict["answer"], verdict["reason"]):

@@ -56,6 +56,27 @@ def test_noise_is_no_tree(tmp_path: Path) -> None:
     assert abs(excess["mean"]) < 0.05
 
 
+def test_noise_of_more_dimensions_than_points_is_no_tree_either(tmp_path: Path) -> None:
+    found = diagnose(config(tmp_path, noise(300, 600), only=("tree-likeness",), sample=60)).document
+    assert found["verdict"]["level"] == "none"
+    assert abs(found["parts"]["tree-likeness"]["excess_over_noise"]["mean"]) < 0.02
+
+
+def test_a_part_of_another_kind_of_data_does_not_stay(tmp_path: Path) -> None:
+    settings = config(tmp_path, tree_distances(60).numpy(), only=("vectors",), kind="vectors")
+    diagnose(settings)
+    again = diagnose(replace(settings, kind="distances", only=("tree-likeness",))).document
+    assert list(again["parts"]) == ["tree-likeness"]
+
+
+def test_what_was_missing_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(tmp_path, noise(), only=("words",))
+    assert "missing" in diagnose(settings).document["parts"]["words"]
+    watch = Watch()
+    diagnose(settings, watch)
+    assert watch.parts["words"] is False
+
+
 def test_a_tree_is_one(tmp_path: Path) -> None:
     settings = config(
         tmp_path, tree_distances(120).numpy(), only=("tree-likeness", "curvature"), repeats=6
@@ -95,7 +116,7 @@ def test_every_number_of_the_page_is_in_the_document(tmp_path: Path) -> None:
     assert found.document == json.loads(found.path.read_text(encoding="utf-8"))
     page = found.report.read_text(encoding="utf-8")
     assert set(found.document["parts"]) == {
-        "tree-likeness", "curvature", "pictures", "vectors", "words"
+        "tree-likeness", "curvature", "products", "pictures", "vectors", "words"
     }  # fmt: skip
     assert "<w1>" not in page
     assert markup("<w1>") in page
@@ -186,7 +207,7 @@ def test_what_an_interrupted_diagnosis_had_finished_is_kept(
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_points_that_all_coincide(tmp_path: Path, width: int) -> None:
-    with pytest.raises(ValueError, match=r"all points of x\.npy coincide"):
+    with pytest.raises(ValueError, match=r"all 30 points of x\.npy coincide"):
         diagnose(config(tmp_path, np.ones((30, width))))
 
 

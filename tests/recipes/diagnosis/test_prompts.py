@@ -11,7 +11,12 @@ import torch
 
 from beltrami.recipes.diagnosis import prompts as module
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
-from beltrami.recipes.diagnosis.prompts import check_model, prompts, read_prompts
+from beltrami.recipes.diagnosis.prompts import (
+    check_model,
+    hidden_states,
+    prompts,
+    read_prompts,
+)
 
 WORDS = ("Tom", "has", "two", "red", "apples", "and", "one", "pear", "how", "many", "?", "3", "#")
 
@@ -87,7 +92,8 @@ def test_the_delta_is_that_of_the_layers_states(folder: Path, tmp_path: Path) ->
     found = ask(folder, path, layer=0)
     ids = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9]])
     rows = AutoModel.from_pretrained(folder).get_input_embeddings()(ids)[0].detach().double()
-    expected = delta_hyperbolicity(rows).relative
+    base = int(torch.randperm(8, generator=torch.Generator().manual_seed(0))[0])
+    expected = delta_hyperbolicity(rows, base=base).relative
     assert found["values"] == [pytest.approx(expected, abs=1e-5)]
 
 
@@ -95,7 +101,8 @@ def test_right_and_wrong_answers_are_compared(folder: Path, tmp_path: Path) -> N
     told = ask(folder, some_prompts(tmp_path))["correctness"]
     assert isinstance(told, dict)
     assert (told["right"], told["wrong"]) == (20, 20)
-    assert abs(told["correlation"]["mean"]) < 0.6
+    assert abs(told["correlation"]["value"]) < 0.6
+    assert told["correlation"]["low"] < told["correlation"]["value"] < told["correlation"]["high"]
     low, high = sorted((told["delta_of_right"]["mean"], told["delta_of_wrong"]["mean"]))
     assert 0 < low <= high < 1
 
@@ -130,6 +137,29 @@ def test_short_prompts_are_counted(folder: Path, tmp_path: Path) -> None:
     path.write_text("Tom has\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no prompt has 4 tokens"):
         ask(folder, path)
+
+
+def test_a_prompt_longer_than_the_model_is_cut_and_counted(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.txt"
+    path.write_text("Tom has two red apples\n" + "Tom has two " * 900 + "\n", encoding="utf-8")
+    found = ask(folder, path, layer=0)
+    assert found["cut_off"] == 1
+    assert found["tokens"] == [5, 2048]
+
+
+def test_tokens_that_the_tokenizer_adds_do_not_count(folder: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder)
+    plain, _ = hidden_states(model, tokenizer, "Tom has two", 0)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<end> $A", special_tokens=[("<end>", 0)]
+    )
+    begun, _ = hidden_states(model, tokenizer, "Tom has two", 0)
+    assert len(begun) == 3
+    torch.testing.assert_close(begun, plain)
 
 
 def test_layers_that_are_not_there(folder: Path, tmp_path: Path) -> None:

@@ -74,9 +74,36 @@ def test_square_symmetric_matrices_are_distances(tmp_path: Path) -> None:
     np.testing.assert_array_equal(source.draw(some).distances, d[np.ix_(some, some)])
     lopsided = d.copy()
     lopsided[0, 1] += 1
-    assert isinstance(open_source(table(tmp_path, lopsided)), VectorSource)
+    with pytest.raises(
+        ValueError, match=r"looks like distances, but .* symmetric.* --kind vectors"
+    ):
+        open_source(table(tmp_path, lopsided))
+    assert isinstance(
+        open_source(DiagnoseConfig(str(tmp_path / "x.npy"), kind="vectors")), VectorSource
+    )
     with pytest.raises(ValueError, match="symmetric"):
         open_source(DiagnoseConfig(str(tmp_path / "x.npy"), kind="distances"))
+
+
+def test_rounding_makes_no_vectors_of_distances(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 200))
+    source = open_source(table(tmp_path, 1 - np.corrcoef(x)))
+    assert isinstance(source, DistanceSource)
+    assert float(source.draw(torch.arange(40)).distances.diagonal().abs().max()) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -3.0])
+def test_distances_with_a_bad_pair_are_refused(tmp_path: Path, bad: float) -> None:
+    d = tree_distances(60).numpy()
+    d[3, 7] = d[7, 3] = bad
+    with pytest.raises(ValueError, match="looks like distances, but"):
+        open_source(table(tmp_path, d))
+
+
+def test_symmetric_matrices_of_something_else_are_vectors(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 30))
+    assert isinstance(open_source(table(tmp_path, np.cov(x))), VectorSource)
+    assert isinstance(open_source(table(tmp_path, x - x.T)), VectorSource)
 
 
 def test_distances_must_be_square(tmp_path: Path) -> None:
@@ -107,6 +134,15 @@ def test_a_csv_of_words_and_numbers_is_no_graph(tmp_path: Path) -> None:
     path = tmp_path / "v.csv"
     path.write_text("\n".join(f"w{i},{i / 7:.4f}" for i in range(9)), encoding="utf-8")
     assert isinstance(open_source(DiagnoseConfig(str(path))), VectorSource)
+    rows = [f"{i / 7:.4f},{i * i / 5}" for i in range(9)]
+    path.write_text("\n".join(["x,y", *rows]), encoding="utf-8")
+    assert isinstance(open_source(DiagnoseConfig(str(path))), VectorSource)
+
+
+def test_edges_by_numbers_with_spaces_are_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt"
+    path.write_text("0 1\n1 2\n2 3\n3 0\n", encoding="utf-8")
+    assert isinstance(open_source(DiagnoseConfig(str(path))), GraphSource)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ GOOD = fits(0.1, 0.3, 0.3)
         (tree(-0.15, 0.01, STRONG + 0.01), GOOD, "strong", True, "expected to help"),
         (tree(-0.15, 0.01, 0.7), fits(0.28, 0.3, 0.9), "strong", False, "flat space holds"),
         (tree(-0.15, 0.01, 0.7), None, "strong", True, "strongly"),
-        (tree(-0.05, 0.01, 0.3), None, "some", False, "somewhat"),
+        (tree(-0.05, 0.01, 0.3), None, "some", True, "somewhat"),
+        (tree(-0.15, 0.20, 0.7), GOOD, "unclear", False, "More --repeats"),
     ],
 )
 def test_the_rule(
@@ -64,3 +65,10 @@ def test_the_distortions_are_of_the_best_dimensions() -> None:
     found = distortions(fits(0.1, 0.3, 0.2))
     assert (found.dimensions, found.hyperbolic, found.flat) == (5, 0.1, 0.3)
     assert (found.noise_hyperbolic, found.noise_flat) == (0.2, 0.3)
+
+
+def test_noise_that_is_a_tree_tells_nothing() -> None:
+    nothing = tree(0.0, 0.0, 0.0) | {"way_from_noise_to_a_tree": {"mean": None, "half_width": None}}
+    verdict = judge(nothing, GOOD)
+    assert (verdict.level, verdict.worth_trying) == ("unclear", False)
+    assert "nan" not in verdict.reason

@@ -9,7 +9,7 @@ import pytest
 
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.diagnosis.source import VectorSource, open_source
-from beltrami.recipes.diagnosis.words import fisher_half_width, read_frequencies, words
+from beltrami.recipes.diagnosis.words import fisher_interval, read_frequencies, words
 
 
 def silent(share: float) -> None:
@@ -37,7 +37,7 @@ def test_norms_that_fall_with_frequency(tmp_path: Path) -> None:
     values = [float(round(1e6 / (i + 1))) for i in range(200)]
     found = words(source(tmp_path), counts(tmp_path, values), silent)
     assert found["words"] == 200
-    assert found["spearman_of_norm_and_frequency"] == pytest.approx(1, abs=1e-3)
+    assert found["spearman_of_norm_and_frequency"]["value"] == pytest.approx(1, abs=1e-3)
     bands = {b["from_log10"]: b for b in found["norm_by_frequency"]}
     assert bands[6]["words"] == 1
     assert bands[6]["mean_norm"] == 1000
@@ -69,7 +69,7 @@ def test_english_words_have_the_frequencies_of_wordfreq(tmp_path: Path) -> None:
     vectors.words = [*known, None, *(["xqzzx"] * 39)]
     found = words(vectors, None, silent)
     assert found["words"] == 60
-    assert found["spearman_of_norm_and_frequency"] > 0.9  # both fall with the rank
+    assert found["spearman_of_norm_and_frequency"]["low"] > 0.9  # both fall with the rank
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,17 @@ def test_labels_may_be_quoted_and_separated_by_tabs(tmp_path: Path) -> None:
 
 
 def test_the_interval_covers_the_correlation_of_normal_ranks() -> None:
-    half = fisher_half_width(0.5, 400)
-    assert half is not None
-    assert 0.07 < half < 0.085  # 1.96·√(1 + 0.5²/2)·(1 − 0.5²)/√397
-    assert fisher_half_width(1.0, 400) is None
-    assert fisher_half_width(0.5, 3) is None
+    found = fisher_interval(0.5, 400)
+    assert found["low"] is not None
+    assert found["high"] is not None
+    # 1.96·√(1 + 0.5²/2)·(1 − 0.5²)/√397 to either side, a little more to that of 0.
+    assert 0.07 < found["high"] - 0.5 < 0.5 - found["low"] < 0.085
+    assert fisher_interval(1.0, 400) == {"value": 1.0, "low": None, "high": None}
+    assert fisher_interval(0.5, 3)["low"] is None
+
+
+def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_bytes(b"a,1\nb\xe9,2\n")
+    with pytest.raises(ValueError, match=r"f\.csv, line 2 is not UTF-8"):
+        read_frequencies(path)

@@ -108,7 +108,7 @@ def test_points_of_the_disk_stay_where_they_are(tmp_path: Path) -> None:
         (np.ones((9, 3)), {"method": "tangent-pca"}, "coincide"),
         (np.eye(9)[:, :3], {"method": "sectors"}, "for trees and graphs"),
         (1 - np.eye(9), {"method": "tangent-pca"}, "needs vectors"),
-        (np.eye(9)[:, :3], {"points": 0}, "--points must be at least 1"),
+        (np.eye(9)[:, :3], {"points": 0}, "--points must be at least 4"),
         (np.eye(9)[:, :3], {"out": Path()}, "is a folder"),
     ],
 )

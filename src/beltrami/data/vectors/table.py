@@ -69,8 +69,8 @@ class Vectors(ABC):
     def _read(self, first: int, last: int) -> Tensor:
         """Rows first to last - 1, float32."""
 
-    def _map_anew(self) -> None:
-        """Let go of what was read of a mapped file; nothing to do for others."""
+    def _map_anew(self) -> None:  # noqa: B027  (files that are not mapped have nothing to do)
+        """Let go of what was read of a mapped file."""
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Tensor]]:
         """(first row, float32 block of at most `rows` rows), in order, until all were given."""

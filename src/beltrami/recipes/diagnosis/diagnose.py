@@ -31,13 +31,14 @@ from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
 from beltrami.recipes.diagnosis.curvature import curvature
 from beltrami.recipes.diagnosis.pictures import pictures
-from beltrami.recipes.diagnosis.prompts import check_model, prompts
+from beltrami.recipes.diagnosis.products import products
+from beltrami.recipes.diagnosis.prompts import check_model, model_fingerprint, prompts
 from beltrami.recipes.diagnosis.samples import sample_rows
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick, VectorSource, open_source
 from beltrami.recipes.diagnosis.table import table
 from beltrami.recipes.diagnosis.tree_likeness import tree_likeness
 from beltrami.recipes.diagnosis.verdict import judge
-from beltrami.recipes.diagnosis.words import words
+from beltrami.recipes.diagnosis.words import wordfreq_version, words
 from beltrami.recipes.folder import RunFolder
 from beltrami.report.page import render
 
@@ -48,8 +49,9 @@ _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a par
     "tree-likeness": ("sample", "repeats", "seed", "metric"),
     "curvature": ("sample", "repeats", "seed", "metric"),
     "pictures": ("sample", "seed", "metric"),
+    "products": ("sample", "seed", "metric"),
     "vectors": ("sample", "repeats", "seed", "metric"),
-    "words": ("frequencies",),
+    "words": ("frequencies", "metric"),
     "prompts": ("texts", "task", "prompts", "layer", "metric", "seed"),
 }
 
@@ -136,14 +138,19 @@ class _Work:
         return Diagnosis(document, self.path, report)
 
     def _still_right(self, before: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
-        """Parts of an earlier diagnosis that these options would compute again, in their order.
+        """Parts of an earlier diagnosis that these options would compute again.
 
-        Prompts are kept if this time there are none.
+        Prompts are kept if this time there are none. A part that lacked something is tried again.
         """
+        kept = dict(before.get("keys", {}))
+        if before and before["source"]["kind"] != self.source.what:
+            kept = {}
         found = {
             name: before["parts"][name]
-            for name, key in before.get("keys", {}).items()
-            if name in before["parts"] and keys.get(name, key) == key
+            for name, key in kept.items()
+            if name in before["parts"]
+            and (keys.get(name) == key or (name == "prompts" and name not in keys))
+            and "missing" not in before["parts"][name]
         }
         keys.update({name: before["keys"][name] for name in found})
         return found
@@ -156,6 +163,7 @@ class _Work:
             "curvature": lambda tick: curvature(
                 source, self.drawn()[0], config.repeats, config.seed, tick
             ),
+            "products": lambda tick: products(self.drawn()[0], config.seed, tick),
             "pictures": lambda tick: pictures(source, self.drawn()[0], config.seed, tick),
         }
         if isinstance(source, VectorSource):
@@ -171,9 +179,12 @@ class _Work:
             config = self.config
             rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
             self._drawn = [self.source.draw(some) for some in rows]
-            if not any(float(one.distances.max()) > 0 for one in self._drawn):
+            if not all(float(one.distances.max()) > 0 for one in self._drawn):
+                whole = self.source.count <= config.sample
+                remedy = "there is no geometry to find" if whole else "give a larger --sample"
                 raise ValueError(
-                    f"all points of {self.source.name} coincide: there is no geometry to find"
+                    f"all {len(self._drawn[0].rows)} points of "
+                    f"{'' if whole else 'a sample of '}{self.source.name} coincide: {remedy}"
                 )
         return self._drawn
 
@@ -191,6 +202,10 @@ class _Work:
         for option in FILES:
             if used.get(option):
                 used[option] = hashlib.sha256(Path(used[option]).read_bytes()).hexdigest()
+        if name == "words":
+            used["wordfreq"] = wordfreq_version()
+        if name == "prompts":
+            used["model"] = model_fingerprint(self.config.source)
         told = [METHOD, self.source.digest, self.source.what, used]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

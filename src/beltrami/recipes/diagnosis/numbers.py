@@ -21,6 +21,11 @@ def plain(result: Result) -> dict[str, float | None]:
     return {name: finite(value) for name, value in result.as_dict().items()}
 
 
+def significant(value: float, digits: int = 6) -> float:
+    """Rounded, however small or large."""
+    return float(f"{value:.{digits}g}")
+
+
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean with the half width of its 95 % interval."""
     interval = mean_interval(values)

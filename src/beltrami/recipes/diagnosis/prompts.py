@@ -19,13 +19,14 @@ from beltrami.data.load import list_hierarchies
 from beltrami.data.vectors import list_vectors
 from beltrami.data.word_problems import read_problems
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
-from beltrami.recipes.diagnosis.numbers import Mean, mean_of
+from beltrami.recipes.diagnosis.numbers import mean_of, significant
 from beltrami.recipes.diagnosis.source import Tick
-from beltrami.recipes.diagnosis.words import fisher_half_width
+from beltrami.recipes.diagnosis.text_files import read_text
 
 BATCH, NEW_TOKENS = 16, 256  # of answers
 LONGEST = 2048  # tokens of a prompt; those behind are left out
 FEWEST_PROMPTS = 10  # of either kind, for a correlation
+RESAMPLED = 500  # times, for its interval
 ENCODER = "minilm"
 MODELS = ("smollm2", ENCODER)  # names that are models, and not tables alone
 _OTHER_HALF = 0.5  # of the work: answers take the first
@@ -51,8 +52,12 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         told = read_prompts(config.texts)[: config.prompts]
     begun = _OTHER_HALF if config.task is not None else 0.0
     deltas, noise, lengths, known = [], [], [], []
+    cut = 0
     for i, prompt in enumerate(told):
-        points = hidden_states(model, tokenizer, prompt.text, config.layer)
+        points, whole = hidden_states(model, tokenizer, prompt.text, config.layer)
+        g = torch.Generator().manual_seed(config.seed + i)
+        points = points[torch.randperm(len(points), generator=g)]  # the base point comes first
+        cut += not whole
         tick(begun + (1 - begun) * (i + 1) / len(told))
         if len(points) < FEWEST:
             continue
@@ -69,11 +74,12 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         "layer": config.layer,
         "prompts": len(deltas),
         "left_out_for_fewer_than_4_tokens": len(told) - len(deltas),
+        "cut_off": cut,
         "relative_delta": mean_of(deltas),
         "noise": mean_of(noise),
         "excess_over_noise": mean_of([d - n for d, n in zip(deltas, noise, strict=True)]),
-        "values": [round(v, 6) for v in deltas],
-        "noise_values": [round(v, 6) for v in noise],
+        "values": [significant(v) for v in deltas],
+        "noise_values": [significant(v) for v in noise],
         "tokens": lengths,
         "correlation_with_tokens": _correlation(deltas, [float(n) for n in lengths]),
         "correctness": _correctness(deltas, noise, known),
@@ -98,10 +104,10 @@ def check_model(config: DiagnoseConfig) -> None:
 def read_prompts(path: Path) -> list[Prompt]:
     """One a line, as text or, in a .jsonl file, as an object."""
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-        if not line.strip():
-            continue
-        found.append(_of_record(path, number, line) if path.suffix == ".jsonl" else Prompt(line))
+    records = path.suffix.lower() == ".jsonl"
+    for number, line in enumerate(read_text(path, "--texts").split("\n"), 1):
+        if line.strip():
+            found.append(_of_record(path, number, line) if records else Prompt(line.strip("\r")))
     if not found:
         raise ValueError(f"--texts {path} has no prompts")
     return found
@@ -122,18 +128,33 @@ def _of_record(path: Path, number: int, line: str) -> Prompt:
 
 
 @torch.no_grad()
-def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> Tensor:
-    """One row a token, float64."""
-    tokens = tokenizer(text, return_tensors="pt", truncation=True, max_length=LONGEST)
+def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> tuple[Tensor, bool]:
+    """One row a token, float64, and whether all of the prompt fitted.
+
+    Tokens that the tokenizer adds, such as one for the beginning, are no part of the prompt; their
+    states are often far from all others.
+    """
+    longest = min(
+        LONGEST,
+        getattr(model.config, "max_position_embeddings", LONGEST),
+        tokenizer.model_max_length,
+    )
+    tokens = tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
+    ids, added = tokens["input_ids"][:, :longest], tokens["special_tokens_mask"][0, :longest]
     states = model(
-        input_ids=tokens["input_ids"],
-        attention_mask=tokens["attention_mask"],
-        output_hidden_states=True,
+        input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True
     ).hidden_states
     if not -len(states) <= layer < len(states):
         raise ValueError(f"--layer must be from {-len(states)} to {len(states) - 1}, got {layer}")
-    found: Tensor = states[layer][0].double()
-    return found
+    found: Tensor = states[layer][0][added == 0].double()
+    return found, tokens["input_ids"].shape[1] <= longest
+
+
+def model_fingerprint(source: str) -> str:
+    """Of all weights of a model in a folder; of others their name says which they are."""
+    from beltrami.recipes.hyplora.base_model import folder_fingerprint
+
+    return folder_fingerprint(Path(source)) if Path(source).is_dir() else source
 
 
 def _load(source: str, *, answering: bool) -> tuple[Any, Any]:
@@ -212,9 +233,18 @@ def _correctness(
     }
 
 
-def _correlation(x: Sequence[float], y: Sequence[float]) -> Mean | None:
-    """Spearman's, with an interval; None where one of both is constant."""
+def _correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None] | None:
+    """Spearman's with a 95 % interval by resampling; None where one of both is constant."""
     if len(x) < FEWEST_PROMPTS or len(set(x)) < 2 or len(set(y)) < 2:
         return None
-    found = spearman(torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64))
-    return {"mean": found, "half_width": fisher_half_width(found, len(x))}
+    pairs = torch.tensor([x, y], dtype=torch.float64)
+    g = torch.Generator().manual_seed(0)
+    drawn = []
+    for _ in range(RESAMPLED):
+        one, other = pairs[:, torch.randint(len(x), (len(x),), generator=g)]
+        if len(one.unique()) > 1 and len(other.unique()) > 1:
+            drawn.append(spearman(one, other))
+    low, high = torch.tensor(drawn, dtype=torch.float64).quantile(
+        torch.tensor([0.025, 0.975], dtype=torch.float64)
+    )
+    return {"value": spearman(pairs[0], pairs[1]), "low": float(low), "high": float(high)}

@@ -9,7 +9,7 @@ import torch
 
 from beltrami.analysis.curvature_fit import LADDER
 from beltrami.analysis.intervals import Interval
-from beltrami.recipes.diagnosis.numbers import Mean, as_interval
+from beltrami.recipes.diagnosis.numbers import as_interval
 from beltrami.recipes.diagnosis.pictures import METHODS
 from beltrami.recipes.diagnosis.tree_likeness import DATA, NOISE, REFERENCES
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
@@ -18,8 +18,9 @@ from beltrami.report.scatter import scatter_svg
 
 WHAT_DELTA_IS = (
     "Four points can be paired in three ways. In a tree the two larger of the three sums of "
-    "distances are equal; δ is by how much they differ at worst, halved. Relative to the diameter, "
-    "as 2δ/diameter, it is 0 for trees and at most 1.",
+    "distances are equal; δ is by how much they differ at worst, halved, among fours with a common "
+    "base point, which gives at least half of the worst of all. Relative to the diameter, as "
+    "2δ/diameter, it is 0 for trees and at most 1.",
     "Points in many dimensions that have nothing to do with each other are all about equally far "
     "apart, which is a star, which is a tree: their δ is small, too. So a δ is to be read beside "
     "that of noise with as many points and the same spread.",
@@ -47,6 +48,7 @@ def diagnosis_page(document: dict[str, Any]) -> Page:
         *([Section("How the verdict is reached", (verdict["rule"],))] if verdict else []),
         *([_delta_section(tree)] if tree else []),
         *([_curvature_section(parts["curvature"])] if "curvature" in parts else []),
+        *([_products_section(parts["products"])] if "products" in parts else []),
         *([_pictures_section(parts["pictures"])] if "pictures" in parts else []),
         *([_vectors_section(parts["vectors"])] if "vectors" in parts else []),
         *([_words_section(parts["words"])] if "words" in parts else []),
@@ -119,7 +121,7 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield (
             "Rank correlation of norm and frequency",
             f"{told['words']:,} words",
-            Interval(told["spearman_of_norm_and_frequency"], told["spearman_half_width"]).format(),
+            _of(told["spearman_of_norm_and_frequency"]),
         )
 
 
@@ -159,10 +161,11 @@ def _delta_section(tree: dict[str, Any]) -> Section:
         "δ, and why it is compared",
         (
             *WHAT_DELTA_IS,
-            f"δ itself is {as_interval(tree['delta']).format()} at a diameter of "
-            f"{as_interval(tree['diameter']).format()}. By the rule of thumb (0.144/relative δ)² "
-            f"that would be curvature −{tree['curvature_by_rule_of_thumb']:.3g}, in units in which "
-            "the Poincaré disk's is −1.",
+            f"δ itself is {_number(tree['delta']['mean'])} at a diameter of "
+            f"{_number(tree['diameter']['mean'])} in the mean. By the rule of thumb "
+            "(0.144/relative δ)² that would be curvature "
+            f"−{tree['curvature_by_rule_of_thumb']:.3g}, in units in which the Poincaré disk's is "
+            "−1.",
         ),
         tables=(Table("Relative δ of each sample", columns, rows, head="Whose"),),
     )
@@ -204,6 +207,8 @@ def _curvature_section(fits: dict[str, Any]) -> Section:
     return Section(
         "Curvature",
         (
+            f"Fitted to {fits['fits'][0]['compared']} points, {fits['fits'][0]['samples']} times, "
+            "drawn from one sample: intervals are over these draws alone.",
             "A curvature −c has the unit 1/distance²; √c·diameter says how far the space is from "
             "flat where the data are. Three ways to find it need not agree: by the embedding that "
             "distorts least, by δ, and by how long lines across triangles are (negative is "
@@ -214,6 +219,49 @@ def _curvature_section(fits: dict[str, Any]) -> Section:
         ),
         (Figure("Distortion by curvature", chart, "Flat is at the left.", wide=True),),
         (Table("Fits", columns, rows, head="Embedding"),),
+    )
+
+
+def _products_section(found: dict[str, Any]) -> Section:
+    if "missing" in found:
+        return Section("Products of spaces", (f"Not fitted: {found['missing']}.",))
+    groups = [
+        Group(fit["name"], {"distortion": Estimate.around(fit["distortion"], fit["half_width"])})
+        for fit in found["fits"]
+    ]
+    chart = dot_chart(
+        groups,
+        title="Products of spaces",
+        description="Distortion of pairs that were not fitted.",
+        x_label="Distortion",
+    )
+    rows = tuple(
+        Row(
+            fit["name"],
+            "",
+            (
+                Interval(fit["distortion"], fit["half_width"]).format(),
+                ", ".join(_number(c) for c in fit["curvatures"]),
+            ),
+        )
+        for fit in found["fits"]
+    )
+    best = found["fits"][0]["name"]
+    told = (
+        f"{best} distorts least, and clearly less than any single space."
+        if found["clear"]
+        else f"{best} distorts least, but no product is clearly better than the best single space."
+    )
+    return Section(
+        "Products of spaces",
+        (
+            "Hyperbolic (H), flat (E) and spherical (S) factors, with as many dimensions in all, "
+            f"fitted to {found['compared']} points {found['samples']} times by gradient steps, and "
+            "judged by pairs that were held out.",
+            told,
+        ),
+        (Figure("Products of spaces", chart, "With 95 % intervals over samples.", wide=True),),
+        (Table("Products", ("Distortion", "Curvatures"), rows, head="Product"),),
     )
 
 
@@ -307,15 +355,10 @@ def _words_section(found: dict[str, Any]) -> Section:
         x_label="log₁₀ of the count, rounded down",
         y_label="Mean norm",
     )
-    correlation = Interval(found["spearman_of_norm_and_frequency"], found["spearman_half_width"])
+    correlation = found["spearman_of_norm_and_frequency"]
     told = (
         f"{found['words']:,} rows are words with a frequency ({found['origin']}). Spearman's "
-        f"correlation of norm and frequency is {correlation.format()}: "
-        + (
-            "frequent words are nearer to the origin."
-            if correlation.mean < 0
-            else "frequent words are further out."
-        )
+        f"correlation of norm and frequency is {_of(correlation)}: {_relation(correlation)}."
     )
     rows = tuple(
         Row(
@@ -367,7 +410,9 @@ def _prompts_section(found: dict[str, Any]) -> Section:
     paragraphs = [
         f"The tokens of {found['prompts']:,} prompts of {found['file']}, in layer "
         f"{found['layer']}. δ grows with the number of tokens, so a correlation with anything that "
-        "goes with length may be length's."
+        "goes with length may be length's. Tokens that the tokenizer adds are left out.",
+        f"Left out for fewer than 4 tokens: {found['left_out_for_fewer_than_4_tokens']}. Cut off "
+        f"where the model ends: {found['cut_off']}.",
     ]
     if (known := found["correctness"]) is not None:
         if "missing" in known:
@@ -392,8 +437,22 @@ def _prompts_section(found: dict[str, Any]) -> Section:
     return Section("Prompts", tuple(paragraphs), (figure,), (table,))
 
 
-def _of(found: Mean | None) -> str:
-    return "–" if found is None else as_interval(found).format()
+def _relation(correlation: dict[str, float | None]) -> str:
+    low, high = correlation["low"], correlation["high"]
+    if low is not None and high is not None and low <= 0 <= high:
+        return "no relation can be told"
+    nearer = (correlation["value"] or 0.0) < 0
+    return "frequent words are nearer to the origin" if nearer else "frequent words are further out"
+
+
+def _of(found: dict[str, float | None] | None) -> str:
+    """A correlation and its interval, which need not be symmetric."""
+    if found is None:
+        return "–"
+    if found["low"] is None:
+        return _number(found["value"], 3)
+    ends = f"{_number(found['low'], 3)} to {_number(found['high'], 3)}"
+    return f"{_number(found['value'], 3)} ({ends})"
 
 
 def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:

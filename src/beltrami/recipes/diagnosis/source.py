@@ -5,6 +5,7 @@ Nothing is left out silently: `facts` says how many rows or nodes could not be u
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +32,11 @@ from beltrami.recipes.diagnosis.config import DiagnoseConfig
 FEWEST = 4  # points that have a δ
 LOOKED_AT = 256  # rows and columns that tell distances from vectors
 _TRIPLES = 20_000  # that are asked for the triangle inequality
+_NEARLY = 1e-6  # of the largest distance, which may be rounding
+_MOSTLY = 0.95  # of the entries
 _SLACK = 1e-5  # of the largest distance, which rounding may cost it
 _RANDOM_GRAPH_TRIES = 3
+_LINES_LOOKED_AT = 20  # of a table that may be one of edges
 
 Tick = Callable[[float], None]
 
@@ -156,7 +160,7 @@ class DistanceSource(Source):
 
     def draw(self, rows: Tensor) -> Drawn:
         """The distances among these points."""
-        d = self.vectors.take(rows)[:, rows].double()
+        d = _without_rounding(self.vectors.take(rows)[:, rows].double())
         check_distances(d)
         return Drawn(rows, symmetric(d))
 
@@ -170,7 +174,7 @@ class GraphSource(Source):
 
     def __init__(self, network: Network) -> None:
         super().__init__(network.name, network.digest())
-        self.what, self.noise = "graph", "a random graph with as many nodes and edges"
+        self.what, self.noise = "graph", "a random graph with about as many nodes and edges"
         component = network.components()
         self.network = network.part(component == 0)
         self.count, self.labels = len(self.network), self.network.labels
@@ -213,16 +217,36 @@ def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Sour
 
 
 def looks_like_distances(vectors: Vectors) -> bool:
-    """Whether a table is square, not negative, and symmetric with zeros on its diagonal."""
+    """Whether a table is square and mostly symmetric, not negative and 0 on its diagonal.
+
+    If it only mostly is, it is neither one nor the other, and a `ValueError` asks.
+    """
     if vectors.rows != vectors.width or vectors.rows < FEWEST:
         return False
     some = torch.arange(min(vectors.rows, LOOKED_AT))
-    d = vectors.take(some)[:, some]
-    try:
-        check_distances(d)
-    except ValueError:
+    d = vectors.take(some)[:, some].double()
+    near = _rounding(d)
+    kept = [(d - d.mT).abs() <= near, d.diagonal().abs() <= near, ~(d < -near)]
+    if near == 0 or any(float(share.double().mean()) < _MOSTLY for share in kept):
         return False
-    return bool((d.diagonal() == 0).all()) and float(d.max()) > 0
+    try:
+        check_distances(_without_rounding(d))
+    except ValueError as error:
+        raise ValueError(
+            f"{vectors.name} looks like distances, but {error}; mend it, or give --kind vectors"
+        ) from error
+    return True
+
+
+def _rounding(d: Tensor) -> float:
+    """What may be rounding, among distances of this size."""
+    finite = d[torch.isfinite(d)]
+    return _NEARLY * float(finite.abs().max()) if len(finite) else 0.0
+
+
+def _without_rounding(d: Tensor) -> Tensor:
+    """What is 0 but for rounding, such as one minus a correlation with itself, is 0."""
+    return torch.where(d.abs() <= _rounding(d), 0.0, d)
 
 
 def broken_triangles(d: Tensor) -> float:
@@ -260,13 +284,27 @@ def _is_graph(source: str) -> bool:
 
 
 def _reads_as_edges(path: Path) -> bool:
-    """Two columns that are not both numbers with a fraction."""
+    """Two columns, none of which has fractions; a first line may be a header."""
     with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        for line in lines:
-            fields = line.replace("\t", ",").strip().split(",")
-            if line.strip() and not line.startswith(("#", "%")):
-                return len(fields) == 2 and not any("." in f and _is_number(f) for f in fields)
-    return False
+        told = (line for line in lines if line.strip() and not line.startswith(("#", "%")))
+        rows = [_fields(line) for line in itertools.islice(told, _LINES_LOOKED_AT)]
+    body = rows[1:] or rows
+    return (
+        bool(rows)
+        and all(len(fields) == 2 for fields in rows)
+        and not any(_is_number(f) and not _is_whole(f) for fields in body for f in fields)
+    )
+
+
+def _fields(line: str) -> list[str]:
+    for delimiter in ("\t", ","):
+        if delimiter in line:
+            return [field.strip() for field in line.strip("\n").split(delimiter)]
+    return line.split()
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("+-").isdigit()
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from beltrami.analysis.hubness import hubness
 from beltrami.analysis.intrinsic_dimension import intrinsic_dimension
 from beltrami.analysis.isotropy import isotropy
-from beltrami.recipes.diagnosis.numbers import plain
+from beltrami.recipes.diagnosis.numbers import plain, significant
 from beltrami.recipes.diagnosis.source import Tick, VectorSource
 
 NEIGHBOURS, OF_HUBS = 20, 10
@@ -46,7 +46,7 @@ def norms(source: VectorSource) -> dict[str, Any]:
         "median": float(ordered[n // 2]),
         "most": float(ordered[-1]),
         "variation": float(ordered.std() / ordered.mean()) if n > 1 and ordered[-1] > 0 else 0.0,
-        "quantiles": [round(v, 6) for v in ordered[at].tolist()],
+        "quantiles": [significant(v) for v in ordered[at].tolist()],
     }
     if source.labels is not None:
         found["bands"] = [_band(source, name, share, ordered, place) for name, share in BANDS]

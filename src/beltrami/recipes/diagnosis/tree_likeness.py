@@ -6,7 +6,6 @@ data are from noise of their own spectrum, on the way to a tree: `1 − δ/δ of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from beltrami.analysis.null_models import (
     sphere_distances,
     tree_distances,
 )
-from beltrami.recipes.diagnosis.numbers import mean_of
+from beltrami.recipes.diagnosis.numbers import Mean, mean_of
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick
 
 DATA, NOISE = "data", "noise"
@@ -56,12 +55,11 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
         degree = min(DEGREE, n - 1)
         found["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
     excess = [d - n for d, n in zip(found[DATA], found[NOISE], strict=True)]
-    way = [1 - d / n if n > 0 else math.nan for d, n in zip(found[DATA], found[NOISE], strict=True)]
     mean = sum(found[DATA]) / len(found[DATA])
     return {
         "relative_delta": {name: mean_of(values) for name, values in found.items()},
         "excess_over_noise": mean_of(excess),
-        "way_from_noise_to_a_tree": mean_of(way),
+        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(found[NOISE])),
         "delta": mean_of(deltas),
         "diameter": mean_of(diameters),
         "curvature_by_rule_of_thumb": curvature_estimate(mean),
@@ -70,4 +68,15 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
         "samples": len(drawn),
         "all_points": len(drawn[0].rows) == source.count,
         "noise": source.noise,
+    }
+
+
+def _way(excess: Mean, noise: Mean) -> Mean:
+    """How far from noise, at 0, to a tree, at 1; nothing is on a way between two trees."""
+    if not noise["mean"]:
+        return {"mean": None, "half_width": None}
+    off = excess["half_width"]
+    return {
+        "mean": -(excess["mean"] or 0.0) / noise["mean"],
+        "half_width": None if off is None else off / noise["mean"],
     }

@@ -15,9 +15,9 @@ RULE = (
     "same size and spread. If the 95 % interval of the difference includes 0, or the data have "
     "more, they are no more tree-like than noise. Else 1 − δ/δ of noise says how far they are on "
     f"the way from noise (0) to a tree (1): below {LITTLE} a little, from {STRONG} strongly. And "
-    f"flat space must distort the distances at least {WORTH:.0%} more than hyperbolic space of as "
+    f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
     "many dimensions. That alone would say little: hyperbolic space holds noise of many dimensions "
-    "better, too, as the fits show."
+    "better, too, as the fits show. Where no fits were asked for, δ decides."
 )
 
 
@@ -27,7 +27,7 @@ class Verdict:
 
     answer: str
     reason: str
-    level: str  # "none", "little", "some", "strong"
+    level: str  # "none", "little", "some", "strong" or "unclear"
     worth_trying: bool
 
     def as_dict(self) -> dict[str, Any]:
@@ -50,6 +50,21 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None) -> Verdict:
         f"and that of a tree {delta['tree'].format()}: the difference to noise is "
         f"{excess.format()}."
     )
+    if tree["way_from_noise_to_a_tree"]["mean"] is None:
+        return Verdict(
+            "It cannot be told: noise of this size and spread is a tree itself.",
+            reason,
+            "unclear",
+            False,
+        )
+    if way.mean >= LITTLE and excess.mean + (excess.half_width or 0.0) >= 0:
+        return Verdict(
+            "It cannot be told: these data look more tree-like than noise, but the samples differ "
+            "too much. More --repeats would narrow the interval.",
+            reason,
+            "unclear",
+            False,
+        )
     if excess.mean + (excess.half_width or 0.0) >= 0:
         return Verdict(
             "Hyperbolic geometry is not expected to help here: these data are no more tree-like "
@@ -71,7 +86,7 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None) -> Verdict:
     how = "strongly" if level == "strong" else "somewhat"
     found = distortions(fits) if fits is not None else None
     if found is None:
-        return Verdict(f"These data are {how} tree-like.", reason, level, level == "strong")
+        return Verdict(f"These data are {how} tree-like.", reason, level, True)
     reason += (
         f" In {found.dimensions} dimensions hyperbolic space distorts the distances by "
         f"{found.hyperbolic:.3f} in the mean and flat space by {found.flat:.3f}; of noise these "

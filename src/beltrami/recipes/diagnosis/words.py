@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.power_law import FEWEST_IN_TAIL, power_law_fit
 from beltrami.recipes.diagnosis.numbers import plain
 from beltrami.recipes.diagnosis.source import Tick, VectorSource
+from beltrami.recipes.diagnosis.text_files import read_text
 
 WORDFREQ = "wordfreq, English"
 PER = 1e9  # words: Zipf's scale is the logarithm of occurrences in so many
@@ -51,8 +54,7 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
     found: dict[str, Any] = {
         "origin": origin,
         "words": len(rows),
-        "spearman_of_norm_and_frequency": correlation,
-        "spearman_half_width": fisher_half_width(correlation, len(rows)),
+        "spearman_of_norm_and_frequency": fisher_interval(correlation, len(rows)),
         "norm_by_frequency": _bands(counts, norms),
     }
     tick(0.2)
@@ -64,26 +66,34 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
     return found
 
 
+def wordfreq_version() -> str:
+    """Of the word list, or nothing where it is not installed."""
+    try:
+        return version("wordfreq")
+    except PackageNotFoundError:
+        return ""
+
+
 def read_frequencies(path: Path) -> dict[str, float]:
     """Label and count of each line of a CSV or TSV file; a header is skipped."""
     found: dict[str, float] = {}
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 1):
-            if not fields:
+    lines = io.StringIO(read_text(path, "--frequencies"), newline="")
+    for number, fields in enumerate(csv.reader(lines, delimiter=delimiter), 1):
+        if not fields:
+            continue
+        try:
+            label, count = fields[0], float(fields[1])
+        except (IndexError, ValueError) as error:
+            if number == 1:
                 continue
-            try:
-                label, count = fields[0], float(fields[1])
-            except (IndexError, ValueError) as error:
-                if number == 1:
-                    continue
-                raise ValueError(
-                    f"--frequencies {path}, line {number}: expected label and count, got "
-                    f"{delimiter.join(fields)!r}"
-                ) from error
-            if not 0 <= count < math.inf:
-                raise ValueError(f"--frequencies {path}, line {number}: {count} is no count")
-            found[label] = count
+            raise ValueError(
+                f"--frequencies {path}, line {number}: expected label and count, got "
+                f"{delimiter.join(fields)!r}"
+            ) from error
+        if not 0 <= count < math.inf:
+            raise ValueError(f"--frequencies {path}, line {number}: {count} is no count")
+        found[label] = count
     if not found:
         raise ValueError(f"--frequencies {path} has no counts")
     return found
@@ -97,13 +107,13 @@ def _wordfreq(tokens: Any) -> list[float | None]:
     return [None if t is None else known.get(t.lower(), 0.0) * PER or None for t in tokens]
 
 
-def fisher_half_width(correlation: float, n: int) -> float | None:
-    """Of a 95 % interval of Spearman's correlation, by Fisher's z (Bonett and Wright, 2000)."""
+def fisher_interval(correlation: float, n: int) -> dict[str, float | None]:
+    """Spearman's correlation with a 95 % interval by Fisher's z (Bonett and Wright, 2000)."""
     if not abs(correlation) < 1 or n <= 3:
-        return None
+        return {"value": correlation, "low": None, "high": None}
     z = math.atanh(correlation)
-    error = math.sqrt((1 + correlation**2 / 2) / (n - 3))
-    return (math.tanh(z + 1.96 * error) - math.tanh(z - 1.96 * error)) / 2
+    off = 1.96 * math.sqrt((1 + correlation**2 / 2) / (n - 3))
+    return {"value": correlation, "low": math.tanh(z - off), "high": math.tanh(z + off)}
 
 
 def _bands(counts: torch.Tensor, norms: torch.Tensor) -> list[dict[str, Any]]:

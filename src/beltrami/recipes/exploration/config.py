@@ -13,6 +13,7 @@ from beltrami.recipes.diagnosis.config import EMBEDDED, Kind
 
 PAGES = Path("runs")
 Method = Literal["auto", "sectors", "hmds", "tangent-pca", "as-is"]
+FEWEST = 4  # points that have a geometry
 MOST_BY_DISTANCES = 2000  # points whose distances are all embedded
 
 
@@ -57,8 +58,8 @@ class ExploreConfig:
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
-        if self.points < 1:
-            raise ValueError(f"--points must be at least 1, got {self.points}")
+        if self.points < FEWEST:
+            raise ValueError(f"--points must be at least {FEWEST}, got {self.points}")
         if self.out is not None and self.out.is_dir():
             raise ValueError(f"--out {self.out} is a folder; name a file, such as page.html")
 

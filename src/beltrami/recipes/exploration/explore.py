@@ -53,6 +53,11 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         write_atomically(path, page)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(f"--out {path}: a part of this path is a file") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(
+            f"--out {path} cannot be written ({reason}); give a folder of your own"
+        ) from error
     return path
 
 

@@ -19,6 +19,7 @@ from beltrami.report.explorer import Cloud
 
 REACH = 3.0  # hyperbolic radius that nine tenths of the vectors stay below
 WITHIN = 0.9
+MOST_NUMBERS = 1 << 26  # of the vectors that are held at once, 512 MiB of them
 _FITTED = 300  # points that choose the curvature
 _INSIDE = 1 - 1e-9
 
@@ -30,6 +31,8 @@ def vector_cloud(source: Source, config: ExploreConfig, tick: Tick) -> tuple[Clo
         many = source.count > MOST_BY_DISTANCES
         method = "tangent-pca" if many and isinstance(source, VectorSource) else "hmds"
     most = min(config.points, MOST_BY_DISTANCES) if method == "hmds" else config.points
+    if isinstance(source, VectorSource):
+        most = min(most, max(MOST_BY_DISTANCES, MOST_NUMBERS // source.vectors.width))
     g = torch.Generator().manual_seed(config.seed)
     rows = torch.randperm(source.count, generator=g)[:most].sort().values
     if method == "hmds":
@@ -89,9 +92,12 @@ def _inside(disk: Tensor) -> Tensor:
 def _columns(source: Source, rows: Tensor) -> Mapping[str, Sequence[str] | Sequence[float]]:
     if not isinstance(source, VectorSource):
         return {}
-    found: dict[str, Sequence[str] | Sequence[float]] = {"norm": source.norms[rows].tolist()}
+    extras = source.vectors.extras
+    own = "norm" if "norm" not in extras else "norm of the vector"
+    found: dict[str, Sequence[str] | Sequence[float]] = {own: source.norms[rows].tolist()}
     usable = source.usable[rows].tolist()
-    for name, values in source.vectors.extras.items():
+    for name, values in extras.items():
         kept = [values[row] for row in usable]
-        found[name] = [str(v) for v in kept] if isinstance(kept[0], str) else kept
+        texts = any(isinstance(value, str) for value in kept)
+        found[name] = ["" if v is None else str(v) for v in kept] if texts else kept
     return found

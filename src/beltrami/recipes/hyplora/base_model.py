@@ -157,7 +157,7 @@ def _convert(source: Path, folder: Path) -> None:
 def _users(name: str) -> BaseModel:
     folder = Path(name)
     if folder.is_dir():
-        return _opened(folder.resolve().name, name, _folder_fingerprint(folder))
+        return _opened(folder.resolve().name, name, folder_fingerprint(folder))
     from transformers import AutoConfig
 
     try:
@@ -184,7 +184,7 @@ def _opened(name: str, place: str, fingerprint: str) -> BaseModel:
     return BaseModel(name, tokenizer, fingerprint, place)
 
 
-def _folder_fingerprint(folder: Path) -> str:
+def folder_fingerprint(folder: Path) -> str:
     """Of the files of weights, of the config and of the tokenizer."""
     remedy = "give a folder by save_pretrained()"
     if not (folder / "config.json").is_file():
