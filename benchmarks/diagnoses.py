@@ -1,7 +1,7 @@
 """Diagnoses of real tables of vectors, side by side in the guide.
 
 `beltrami diagnose NAME` for smollm2, minilm, wordllama and glove, then
-`python -m benchmarks.diagnoses FOLDER...` keeps what they found in benchmarks/results/diagnoses, and
+`python -m benchmarks.diagnoses FOLDER...` keeps what they found in benchmarks/results/diagnoses and
 writes all that are kept there into docs/tree-likeness.md.
 """
 
