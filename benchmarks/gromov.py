@@ -18,6 +18,8 @@ from typing import Any
 
 from rich.console import Console
 
+from beltrami.report.lines import Series, line_chart
+from beltrami.report.picture import Picture
 from benchmarks import gromov_cases, machine, markers, timed_command
 from benchmarks import timings as timing_files
 from benchmarks.command import execute
@@ -26,7 +28,7 @@ from benchmarks.timed_command import Keep, Suite, TimingOptions
 
 FOLDER = machine.ROOT / "benchmarks/results"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
-FILE = "gromov.json"
+FILE, DRAWN = "gromov.json", "gromov.svg"
 ROUNDS = {"cpu": 3}
 GOAL = 20.0  # times as fast as each of the others, at 1500 points
 ABSENT = "not installed"
@@ -163,12 +165,40 @@ def markdown(timings: list[Timing], about: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def scaling(timings: list[Timing]) -> str:
+    """Milliseconds by the number of points, of the kind that was measured at most sizes, as SVG."""
+    sizes: dict[str, set[int]] = {}
+    for t in timings:
+        sizes.setdefault(t.case, set()).add(t.points)
+    kind = max(sizes, key=lambda case: len(sizes[case]))
+    lines = []
+    for who in (OURS, ALL, PEER, NUMPY, BY_ROWS):
+        found = {
+            t.points: t.median for t in timings if (t.competitor, t.case) == (who, kind) and t.times
+        }
+        if found:
+            points = sorted(found)
+            lines.append(Series(who, [float(n) for n in points], [found[n] for n in points]))
+    return line_chart(
+        lines,
+        title=f"δ of points in {kind}",
+        description="Milliseconds of one thread by the number of points.",
+        x_label="Points",
+        y_label="Milliseconds",
+        x_log=True,
+        y_log=True,
+    )
+
+
 def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
     """Write the table of the stored measurement; returns the devices found."""
     if not (folder / FILE).exists():
         return []
     about, timings = timing_files.read(folder / FILE, Timing)
-    markers.replace(page, "gromov cpu", markdown(timings, about))
+    picture = Picture(scaling(timings)).save(folder / DRAWN)
+    where = os.path.relpath(picture, page.parent)
+    text = markdown(timings, about) + f"\n\n![Milliseconds by the number of points]({where})"
+    markers.replace(page, "gromov cpu", text)
     return ["cpu"]
 
 

@@ -55,6 +55,8 @@ def test_a_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gromov.render(tmp_path, page) == ["cpu"]
     text = markers.read(page, "gromov cpu")
     assert "| 2 dimensions | 12 | beltrami |" in text
+    assert "(gromov.svg)" in text
+    assert "numpy, a row at a time" in (tmp_path / "gromov.svg").read_text(encoding="utf-8")
     assert gromov.render(tmp_path / "nothing", page) == []
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.lib import format as np_format
 from torch import Tensor
 
-from beltrami.data.lines import quoted, read_lines
+from beltrami.data.lines import is_number, quoted, read_lines
 
 _MAX_LINE = 1 << 20  # bytes; a row of features can be long
 _MAX_NUMBERS = 1 << 28  # of a dense array: 1 GiB as float32
@@ -184,14 +184,14 @@ def _feature_table(path: Path, names: NodeNames | None) -> Tensor:
     first = True
     for line, fields in _table(path):
         cells = fields if names is None else fields[1:]
-        header = first and cells and not any(_is_number(cell) for cell in cells)
+        header = first and cells and not any(is_number(cell) for cell in cells)
         first = False
         if header:
             continue
         try:
             numbers = [float(cell) for cell in cells]
         except ValueError:
-            bad = next(cell for cell in cells if not _is_number(cell))
+            bad = next(cell for cell in cells if not is_number(cell))
             raise GraphError(f"{path}, line {line}: {quoted(bad)} is no number") from None
         width = width or len(numbers)
         if len(numbers) != width or not width:
@@ -261,14 +261,6 @@ def _check_gaps(highest: int, rows: int, path: Path, line: int) -> None:
             f"{path}, line {line}: node {highest} in a table of {rows} rows; number nodes from 0 "
             "without such gaps, or give them names that are not numbers"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_finite(path: Path, features: Tensor) -> None:

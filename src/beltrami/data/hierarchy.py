@@ -164,12 +164,7 @@ class Hierarchy:
 
     def digest(self) -> str:
         """SHA-256 of labels and edges, in their order, as hexadecimal text; the name is no part."""
-        sha = hashlib.sha256(f"{len(self)} nodes, {len(self.edges)} edges\n".encode())
-        for label in self.labels:
-            text = label.encode()
-            sha.update(b"%d:%s" % (len(text), text))
-        sha.update(self.edges.numpy().astype("<i8").tobytes())
-        return sha.hexdigest()
+        return digest_of_graph(self.labels, self.edges)
 
     @cached_property
     def _children(self) -> Neighbours:
@@ -187,6 +182,16 @@ class Hierarchy:
                 f"{self.name} has {len(self):,} nodes and more than {MAX_CLOSURE_PAIRS:,} pairs of "
                 "descendant and ancestor, which is too many; choose a part of it: --root LABEL"
             ) from None
+
+
+def digest_of_graph(labels: Sequence[str], edges: Tensor) -> str:
+    """SHA-256 of labels and edges (m, 2), in their order, as hexadecimal text."""
+    sha = hashlib.sha256(f"{len(labels)} nodes, {len(edges)} edges\n".encode())
+    for label in labels:
+        text = label.encode()
+        sha.update(b"%d:%s" % (len(text), text))
+    sha.update(edges.numpy().astype("<i8").tobytes())
+    return sha.hexdigest()
 
 
 def near_matches(wanted: str, known: Sequence[str], most: int = QUOTED_NAMES) -> list[str]:

@@ -39,6 +39,15 @@ def read_lines(
         raise error(f"cannot read {path}: {problem.strerror or problem}") from problem
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is what `float` reads, infinities and NaN included."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def quoted(text: str) -> str:
     """A line, or its beginning, as errors show it."""
     short = text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…"

@@ -6,7 +6,6 @@ network = load_network("wordnet-mammals")    # what `load_hierarchy` reads, with
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Neighbours
 from beltrami.data.edge_list import GRAPH_SUFFIX, edge_rows
-from beltrami.data.hierarchy import Hierarchy, HierarchyError
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, digest_of_graph
 from beltrami.data.load import load_hierarchy
 from beltrami.data.text import numbered_lines
 
@@ -86,12 +85,7 @@ class Network:
 
     def digest(self) -> str:
         """SHA-256 of labels and edges, as hexadecimal text."""
-        sha = hashlib.sha256(f"{len(self)} nodes\n".encode())
-        for label in self.labels:
-            text = label.encode()
-            sha.update(b"%d:%s" % (len(text), text))
-        sha.update(self.edges.numpy().astype("<i8").tobytes())
-        return sha.hexdigest()
+        return digest_of_graph(self.labels, self.edges)
 
     @cached_property
     def _near(self) -> Neighbours:

@@ -24,6 +24,7 @@ from beltrami.analysis.matrices import (
 )
 from beltrami.analysis.null_models import gaussian_like
 from beltrami.data.hierarchy import HierarchyError
+from beltrami.data.lines import is_number
 from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
 from beltrami.data.network import Network, load_network
 from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
@@ -292,7 +293,7 @@ def _reads_as_edges(path: Path) -> bool:
     return (
         bool(rows)
         and all(len(fields) == 2 for fields in rows)
-        and not any(_is_number(f) and not _is_whole(f) for fields in body for f in fields)
+        and not any(is_number(f) and not _is_whole(f) for fields in body for f in fields)
     )
 
 
@@ -305,14 +306,6 @@ def _fields(line: str) -> list[str]:
 
 def _is_whole(text: str) -> bool:
     return text.lstrip("+-").isdigit()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _with_names(source: str, message: str) -> str:
