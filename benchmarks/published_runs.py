@@ -131,6 +131,8 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
     yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
     yield f"{where['torch']}. {times}."
+    if where.get("jobs", 1) > 1:
+        yield f"Up to {where['jobs']} trials were trained at once, so that seconds say little."
     if "note" in document:
         yield document["note"]
     yield ""

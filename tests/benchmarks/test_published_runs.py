@@ -65,6 +65,13 @@ def document(seeds: int = 2) -> dict[str, Any]:
     }
 
 
+def test_trials_side_by_side_are_told() -> None:
+    together = document() | {"commit": "abc1234"}
+    together["environment"]["jobs"] = 6
+    assert "Up to 6 trials were trained at once" in page([together])
+    assert "at once" not in page([document() | {"commit": "abc1234"}])
+
+
 def test_a_note_stands_above_the_table(tmp_path: Path) -> None:
     found = tmp_path / "metrics.json"
     found.write_text(json.dumps(document()), encoding="utf-8")

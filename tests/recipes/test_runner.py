@@ -312,7 +312,7 @@ def test_a_process_that_does_not_see_the_files_is_named(config: TinyConfig) -> N
     """Under torchrun on machines that share no disk; here told to one process."""
     from beltrami.recipes.folder import RunFolder
     from beltrami.recipes.observer import Silence
-    from beltrami.recipes.runner import _Runner
+    from beltrami.recipes.runner import TrialRunner
 
     class Second(Processes):
         def agree(self, number: int) -> int:
@@ -320,7 +320,7 @@ def test_a_process_that_does_not_see_the_files_is_named(config: TinyConfig) -> N
 
     second = Second(torch.device("cpu"), rank=1, count=1)
     with pytest.raises(OSError, match="process 1 cannot read"):
-        _Runner(TinyRecipe(config), RunFolder(config.folder), Silence(), second).run()
+        TrialRunner(TinyRecipe(config), RunFolder(config.folder), Silence(), second).run()
 
 
 def test_a_moved_run_goes_on(config: TinyConfig, tmp_path: Path) -> None:

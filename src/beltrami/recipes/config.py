@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ PRESENTATION = (
     "device",
     "checkpoint_seconds",
     "json",
+    "jobs",
     "micro_batch",
     "test_batch",
 )
@@ -55,6 +57,10 @@ class RunConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; "auto" takes the GPU when there is one."""
 
+    jobs: int = 1
+    """Trials that are trained side by side, each in a process of its own. Small models are done
+    sooner, and the seconds of a trial then say little."""
+
     checkpoint_seconds: float = 30.0
     """Seconds between two checkpoints of a training; 0 writes one after every step."""
 
@@ -65,6 +71,10 @@ class RunConfig:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         if self.seeds < 1:
             raise ValueError(f"--seeds must be at least 1, got {self.seeds}")
+        if self.jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, got {self.jobs}")
+        if self.jobs > 1 and os.environ.get("WORLD_SIZE", "1") != "1":
+            raise ValueError("--jobs is for one process, and torchrun started several; give one")
         if self.resume and self.fresh:
             raise ValueError("--resume keeps what is there and --fresh deletes it; give one")
         if not self.checkpoint_seconds >= 0:  # false for nan, too

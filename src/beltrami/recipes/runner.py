@@ -1,7 +1,7 @@
 """Run a recipe: every contestant over all seeds, resumably, then the summary and the page.
 
 metrics.json is written at the end, an object with what config.json has (see `folder`), and
-    environment   python and torch versions, device and its name, number of processes, threads
+    environment   python and torch versions, device and its name, number of processes, threads, jobs
     started, finished   UTC, of the process that ended the run
     metrics       a list: key, title, better ("higher", "lower" or null) and digits to show
     summary       a list, one entry a contestant:
@@ -38,6 +38,7 @@ from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, in
 from beltrami.recipes.processes import Processes, ProcessLostError, joined_processes
 from beltrami.recipes.recipe import Contestant, Evaluation, Recipe, Trial
 from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
+from beltrami.recipes.side_by_side import train_side_by_side
 from beltrami.report.page import render
 
 
@@ -53,7 +54,7 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
             if processes.agree(0):  # wait until the folder is ready
                 raise ProcessLostError("process 0 did not start, and says why")
             recipe.prepare(Silence(), processes.device)
-            return _Runner(recipe, folder, Silence(), processes).run()
+            return TrialRunner(recipe, folder, Silence(), processes).run()
         with contextlib.ExitStack() as held:
             try:
                 folder.check_writable()
@@ -64,7 +65,15 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
                 processes.agree(1)  # let the others go
                 raise
             processes.agree(0)
-            return _Runner(recipe, folder, observer or Silence(), processes).run()
+            watcher = observer or Silence()
+            if recipe.config.jobs > 1:
+                train_side_by_side(recipe, processes, watcher, _trial_runner)
+                watcher = Silence()  # has heard of all trials
+            return TrialRunner(recipe, folder, watcher, processes).run()
+
+
+def _trial_runner(recipe: Recipe[Any], observer: Observer, processes: Processes) -> TrialRunner:
+    return TrialRunner(recipe, RunFolder(recipe.config.folder), observer, processes)
 
 
 def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
@@ -141,7 +150,9 @@ def _what(recipe: Recipe[Any]) -> dict[str, Any]:
     }
 
 
-class _Runner:
+class TrialRunner:
+    """Trains trials, or finds them on disk, and compares them."""
+
     def __init__(
         self,
         recipe: Recipe[Any],
@@ -155,6 +166,7 @@ class _Runner:
         self.processes = processes
 
     def run(self) -> Outcome:
+        """All trials, then the summary and the page."""
         contestants = list(self.recipe.contestants())
         seeds = self.recipe.config.seeds
         self.observer.started(sum(len(c.choices) + seeds - 1 for c in contestants))
@@ -163,9 +175,9 @@ class _Runner:
                 'no TensorBoard logs will be written: pip install "beltrami[logs]" brings them'
             )
         began = _now()
-        chosen = [self._choose(contestant) for contestant in contestants]
+        chosen = [self.choose(contestant) for contestant in contestants]
         results = [
-            [best, *(self._trial(c, best.trial.choice, seed) for seed in range(1, seeds))]
+            [best, *(self.train(c, best.trial.choice, seed) for seed in range(1, seeds))]
             for c, best in zip(contestants, chosen, strict=True)
         ]
         standings = self._standings(contestants, results)
@@ -175,10 +187,10 @@ class _Runner:
             write_atomically(self.folder.report, render(self.recipe.page(outcome)))
         return outcome
 
-    def _choose(self, contestant: Contestant) -> TrialResult:
+    def choose(self, contestant: Contestant) -> TrialResult:
         """The first seed's result under the best of the contestant's choices."""
         results = [
-            self._trial(contestant, choice, 0, may_diverge=len(contestant.choices) > 1)
+            self.train(contestant, choice, 0, may_diverge=len(contestant.choices) > 1)
             for choice in contestant.choices
         ]
         trained = [result for result in results if not result.diverged]
@@ -196,7 +208,7 @@ class _Runner:
         best = min(range(len(trained)), key=lambda i: badness(trained[i]))
         return trained[self.processes.agree(best)]  # rounding may differ, the choice must not
 
-    def _trial(
+    def train(
         self,
         contestant: Contestant,
         choice: Mapping[str, Any],
@@ -204,6 +216,7 @@ class _Runner:
         *,
         may_diverge: bool = False,
     ) -> TrialResult:
+        """A trial's result: from disk, or trained and then written there."""
         trial = _trial_of(self.recipe, contestant, choice, seed)
         result = self.folder.load(trial) if self.processes.is_first else None
         if self.processes.agree(int(result is not None)):
@@ -219,6 +232,12 @@ class _Runner:
         self.processes.agree(0)  # nobody looks for the file before it is there
         self.observer.finished(result, False)
         return result
+
+    def on_disk(
+        self, contestant: Contestant, choice: Mapping[str, Any], seed: int
+    ) -> TrialResult | None:
+        """A finished trial."""
+        return self.folder.load(_trial_of(self.recipe, contestant, choice, seed))
 
     def _train(self, trial: Trial, may_diverge: bool) -> TrialResult:
         session = Session(
@@ -293,6 +312,7 @@ class _Runner:
                 "hardware": _hardware(self.processes.device),
                 "processes": self.processes.count,
                 "threads": torch.get_num_threads(),
+                "jobs": self.recipe.config.jobs,
             },
             "started": began,
             "finished": _now(),
