@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,39 +16,7 @@ from beltrami.recipes.diagnosis.prompts import (
     prompts,
     read_prompts,
 )
-
-WORDS = ("Tom", "has", "two", "red", "apples", "and", "one", "pear", "how", "many", "?", "3", "#")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A random Llama with a tokenizer of a few words."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    path = tmp_path_factory.mktemp("model")
-    vocabulary = {word: i for i, word in enumerate(("<end>", "<unk>", *WORDS))}
-    tokens = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
-    tokens.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokens, unk_token="<unk>", eos_token="<end>", pad_token="<end>"
-    ).save_pretrained(path)
-    torch.manual_seed(0)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            eos_token_id=0,
-            bos_token_id=0,
-        )
-    ).save_pretrained(path)
-    return path
+from tests.recipes.diagnosis.conftest import WORDS
 
 
 def ask(folder: Path, file: Path, **options: object) -> dict[str, object]:
@@ -153,13 +120,13 @@ def test_tokens_that_the_tokenizer_adds_do_not_count(folder: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder)
-    plain, _ = hidden_states(model, tokenizer, "Tom has two", 0)
+    plain = hidden_states(model, tokenizer, "Tom has two", 0)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<end> $A", special_tokens=[("<end>", 0)]
     )
-    begun, _ = hidden_states(model, tokenizer, "Tom has two", 0)
-    assert len(begun) == 3
-    torch.testing.assert_close(begun, plain)
+    begun = hidden_states(model, tokenizer, "Tom has two", 0)
+    assert begun.tokens == plain.tokens == [2, 3, 4]
+    torch.testing.assert_close(begun.points, plain.points)
 
 
 def test_layers_that_are_not_there(folder: Path, tmp_path: Path) -> None:

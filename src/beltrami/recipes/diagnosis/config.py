@@ -75,6 +75,9 @@ class DiagnoseConfig:
     prompts: int = 200
     """How many of --texts or --task to take, the first ones."""
 
+    of: Literal["embeddings", "states"] = "embeddings"
+    """What of a model to look at: its token embeddings, or the hidden states of --texts."""
+
     layer: int = -1
     """Of the hidden states of the prompts; 0 are the token embeddings, -1 the last."""
 

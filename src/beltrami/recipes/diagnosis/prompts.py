@@ -40,9 +40,18 @@ class Prompt:
     correct: bool | None = None
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The states of a prompt's tokens, (n, d), which tokens, and whether all of it fitted."""
+
+    points: Tensor
+    tokens: list[int]
+    whole: bool
+
+
 def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
     """Relative δ of the tokens of each prompt, beside noise, with correlations."""
-    model, tokenizer = _load(config.source, answering=config.task is not None)
+    model, tokenizer = load_model(config.source, answering=config.task is not None)
     if config.task is not None:
         asked = read_problems(config.task)[: config.prompts]
         right, texts = _answer(model, tokenizer, asked, lambda share: tick(_OTHER_HALF * share))
@@ -54,10 +63,10 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
     deltas, noise, lengths, known = [], [], [], []
     cut = 0
     for i, prompt in enumerate(told):
-        points, whole = hidden_states(model, tokenizer, prompt.text, config.layer)
+        seen = hidden_states(model, tokenizer, prompt.text, config.layer)
         g = torch.Generator().manual_seed(config.seed + i)
-        points = points[torch.randperm(len(points), generator=g)]  # the base point comes first
-        cut += not whole
+        points = seen.points[torch.randperm(len(seen.points), generator=g)]  # the base point first
+        cut += not seen.whole
         tick(begun + (1 - begun) * (i + 1) / len(told))
         if len(points) < FEWEST:
             continue
@@ -88,6 +97,8 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
 
 def check_model(config: DiagnoseConfig) -> None:
     """Raise early if there are prompts and no model for them."""
+    if config.of == "states" and not config.texts:
+        raise ValueError("--of states needs --texts FILE, whose hidden states it is about")
     if not (config.texts or config.task):
         return
     tables = [name for name in list_vectors() if name not in MODELS]
@@ -128,8 +139,8 @@ def _of_record(path: Path, number: int, line: str) -> Prompt:
 
 
 @torch.no_grad()
-def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> tuple[Tensor, bool]:
-    """One row a token, float64, and whether all of the prompt fitted.
+def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> Seen:
+    """What a model makes of a prompt.
 
     Tokens that the tokenizer adds, such as one for the beginning, are no part of the prompt; their
     states are often far from all others.
@@ -146,8 +157,12 @@ def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> tuple[Te
     ).hidden_states
     if not -len(states) <= layer < len(states):
         raise ValueError(f"--layer must be from {-len(states)} to {len(states) - 1}, got {layer}")
-    found: Tensor = states[layer][0][added == 0].double()
-    return found, tokens["input_ids"].shape[1] <= longest
+    own = added == 0
+    return Seen(
+        states[layer][0][own].double(),
+        ids[0, own].tolist(),
+        whole=tokens["input_ids"].shape[1] <= longest,
+    )
 
 
 def model_fingerprint(source: str) -> str:
@@ -157,7 +172,8 @@ def model_fingerprint(source: str) -> str:
     return folder_fingerprint(Path(source)) if Path(source).is_dir() else source
 
 
-def _load(source: str, *, answering: bool) -> tuple[Any, Any]:
+def load_model(source: str, *, answering: bool) -> tuple[Any, Any]:
+    """A model and its tokenizer: one that writes, or its states alone."""
     from beltrami.recipes.hyplora.base_model import MISSING, open_language_model
 
     try:

@@ -205,6 +205,10 @@ def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Sour
     try:
         if config.kind == "edges" or (config.kind == "auto" and _is_graph(config.source)):
             return GraphSource(load_network(config.source))
+        if config.of == "states":
+            from beltrami.recipes.diagnosis.states import open_states
+
+            return VectorSource(open_states(config, tick), config.metric, tick)
         vectors = open_vectors(
             config.source, tensor=config.tensor or None, label=config.label or None
         )
