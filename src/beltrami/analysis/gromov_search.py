@@ -19,7 +19,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 22  # numbers computed at once
+from beltrami.kernels.row_gaps import row_gaps
+
+BLOCK, BLOCK_ON_GPU = 1 << 22, 1 << 26  # numbers computed at once
 MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time
 LARGEST = 64  # entries of a row that are tried first
 DENSE = 1 / 8  # share of a block's pairs left, above which all of them are tried
@@ -63,7 +65,7 @@ class _Search:
         self.best: Gap | None = None
         self.reach = a.amax(1)  # the diagonal is not among them
         self.bottleneck: Tensor | None = None
-        self.rows = max(1, BLOCK // len(a))
+        self.rows = max(1, (BLOCK_ON_GPU if a.is_cuda else BLOCK) // len(a))
 
     def _bounds(self, first: int, last: int) -> Tensor:
         """What the gaps of these rows' pairs cannot exceed; −∞ left of the diagonal."""
@@ -138,15 +140,12 @@ class _Search:
         return torch.cat([f.values for f in found]), torch.cat([f.indices for f in found])
 
     def _try_all(self, first: int, last: int) -> None:
-        """Every pair of some rows with a later one, a row at a time."""
-        for i in range(first, min(last, len(self.a) - 1)):
-            later = self.a[i + 1 :]
-            gaps = torch.minimum(self.a[i], later).amax(1).sub_(self.a[i, i + 1 :])
-            j = gaps.argmax()
-            if float(gaps[j]) > self.above:
-                k = torch.minimum(self.a[i], later[j]).argmax()
-                one = torch.full_like(k, i)
-                self._take(gaps[j].reshape(1), one[None], (i + 1 + j)[None], k[None])
+        """Every pair of some rows with a later one."""
+        gaps = row_gaps(self.a, first, last)
+        best = int(gaps.argmax())
+        if float(gaps[best]) > self.above:  # which pair of the row it is
+            rows = torch.full((len(self.a) - first - best - 1,), first + best, device=gaps.device)
+            self._try_all_of(rows, rows + 1 + torch.arange(len(rows), device=gaps.device))
 
     def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
         """The largest of some gaps, if it is larger than all before."""
