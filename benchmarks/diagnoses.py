@@ -17,6 +17,7 @@ import tyro
 
 from beltrami.analysis.intervals import Interval
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.diagnosis.diagnose import DOCUMENT, SCHEMA
 from benchmarks import machine, markers
 from benchmarks.command import execute
@@ -45,15 +46,22 @@ def keep(folder: Path, commit: str, kept: Path | None = None) -> Path:
     """Copy what the table needs, without anybody's paths."""
     document = read(folder / DOCUMENT)
     name = document["source"]["name"]
+    missing = [part for part in KEPT if part not in document["parts"]]
+    usual = DiagnoseConfig(document["settings"]["source"]).settings()
+    if missing or document["settings"] != usual:
+        raise NotADiagnosisError(
+            f"{folder} was not made with the usual options"
+            + (f", and has no {', '.join(missing)}" if missing else "")
+        )
     small = {
         "schema": SCHEMA,
         "command": f"beltrami diagnose {name}",
         "commit": commit,
         "source": document["source"],
         "verdict": document["verdict"],
-        "parts": {part: document["parts"][part] for part in KEPT if part in document["parts"]},
+        "parts": {part: document["parts"][part] for part in KEPT},
     }
-    small["parts"].get("vectors", {}).get("norms", {}).pop("quantiles", None)
+    small["parts"]["vectors"]["norms"].pop("quantiles", None)
     target = kept or FOLDER
     target.mkdir(parents=True, exist_ok=True)
     path = target / f"{name}.json"
@@ -99,7 +107,8 @@ def _cells(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("of noise of the same spread", _interval(tree["relative_delta"]["noise"])),
         ("**excess over noise**", f"**{_interval(tree['excess_over_noise'])}**"),
         ("way from noise (0) to a tree (1)", _interval(tree["way_from_noise_to_a_tree"])),
-        (f"distortion in {data['dimensions']} dimensions, hyperbolic", f"{data['distortion']:.3f}"),
+        ("dimensions of the best embedding", f"{data['dimensions']}"),
+        ("its distortion, hyperbolic", f"{data['distortion']:.3f}"),
         ("flat", f"{data['flat_distortion']:.3f}"),
         ("of noise, hyperbolic", f"{noise['distortion']:.3f}"),
         ("intrinsic dimension", f"{parts['vectors']['intrinsic_dimension']['two_nearest']:.0f}"),

@@ -67,6 +67,20 @@ def test_one_sample_has_no_interval() -> None:
     assert not found.clear
 
 
+def test_two_points_that_nearly_coincide_decide_nothing() -> None:
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[1] = x[0] + 1e-9
+    found = suggested(torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist"))
+    assert found.fits[0].signature == "E"
+    assert found.fits[0].distortion < 0.05
+
+
+def test_a_signature_does_not_change_the_others() -> None:
+    alone = suggested(tree_distances(30), signatures=("H",), steps=5).fits[0]
+    beside = suggested(tree_distances(30), signatures=("E", "H"), steps=5)
+    assert next(fit for fit in beside.fits if fit.signature == "H") == alone
+
+
 def test_the_work_is_told() -> None:
     shares: list[float] = []
     suggested(tree_distances(20), steps=1, tick=shares.append)
@@ -78,6 +92,8 @@ def test_the_work_is_told() -> None:
     ("d", "options", "match"),
     [
         (tree_distances(20), {"signatures": ("X",)}, "got 'X'"),
+        (tree_distances(20), {"signatures": ()}, "must be some"),
+        (tree_distances(20), {"signatures": ("H", "H")}, "and differ"),
         (tree_distances(20), {"signatures": ("HHH",), "dimensions": 2}, "at most 2, got 'HHH'"),
         (tree_distances(20), {"sample": 4}, "sample must be at least 8"),
         (tree_distances(5), {}, "takes 8 points, and there are 5"),

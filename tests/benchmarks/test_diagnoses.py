@@ -19,14 +19,22 @@ def test_the_page_shows_what_is_kept() -> None:
     assert markers.read(diagnoses.PAGE, diagnoses.PART) == table(kept)
 
 
-def test_a_diagnosis_is_kept_without_paths(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 5)))
-    diagnose(DiagnoseConfig(str(tmp_path / "x.npy"), sample=40, repeats=2, out=tmp_path / "out"))
-    path = keep(tmp_path / "out", "abc1234", tmp_path / "kept")
-    text = path.read_text(encoding="utf-8")
-    assert str(tmp_path) not in text
+def test_a_diagnosis_is_kept_without_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).normal(size=(60, 5)))
+    diagnose(DiagnoseConfig("x.npy"))
+    path = keep(Path("runs/diagnose-x.npy"), "abc1234", tmp_path / "kept")
+    assert str(tmp_path) not in path.read_text(encoding="utf-8")
     assert read(path)["commit"] == "abc1234"
     assert "| rows × columns | 60 × 5 |" in table([read(path)])
+
+
+def test_other_options_than_the_usual_ones_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 5)))
+    some = DiagnoseConfig(str(tmp_path / "x.npy"), only=("vectors",), out=tmp_path / "out")
+    diagnose(some)
+    with pytest.raises(NotADiagnosisError, match="usual options, and has no tree-likeness"):
+        keep(tmp_path / "out", "abc1234")
 
 
 def test_a_folder_without_a_diagnosis(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,11 +58,52 @@ def test_a_choice_may_diverge_but_not_all(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
     config = replace(TWO, out=tmp_path)
-    with pytest.raises(ProcessLostError, match="fewer --jobs need less memory"):
+    with pytest.raises(ProcessLostError, match="fewer --jobs need less"):
         run(DyingRecipe(config))
     witness = Witness()
     run(TinyRecipe(replace(config, resume=True)), witness)
     assert witness.reused >= 2  # what was finished is still there
+
+
+class SlowRecipe(TinyRecipe):
+    """Trials that take a while."""
+
+    def build(self, trial: Trial):  # type: ignore[no-untyped-def]
+        time.sleep(0.5)
+        return super().build(trial)
+
+
+class UnreadyRecipe(TinyRecipe):
+    """Cannot begin but in the first process."""
+
+    def prepare(self, observer: object, device: object) -> None:
+        import multiprocessing
+
+        if multiprocessing.parent_process() is not None:
+            raise StubbornError(reason="no model here")
+
+
+class StubbornError(Exception):
+    """Cannot be sent to another process."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(reason)
+
+
+def test_what_goes_wrong_in_another_process_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="StubbornError: no model here"):
+        run(UnreadyRecipe(replace(TWO, out=tmp_path)))
+
+
+def test_an_error_does_not_wait_for_what_is_still_to_be_trained(tmp_path: Path) -> None:
+    class Stop(Witness):
+        def finished(self, result: object, reused: bool) -> None:
+            raise KeyboardInterrupt
+
+    config = replace(TWO, out=tmp_path, rates=(0.1, 0.11, 0.12, 0.13, 0.14, 0.15))
+    with pytest.raises(KeyboardInterrupt):
+        run(SlowRecipe(config), Stop())
+    assert len(list(tmp_path.glob("trials/*/result.json"))) < 8  # of 12
 
 
 def test_an_interruption_ends_the_processes(tmp_path: Path) -> None:
@@ -74,10 +116,21 @@ def test_an_interruption_ends_the_processes(tmp_path: Path) -> None:
     before = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt):
         run(TinyRecipe(replace(TWO, out=tmp_path)), Stop())
-    left = set(multiprocessing.active_children()) - before
-    for child in left:
-        child.join(10)
-    assert not any(child.is_alive() for child in left)
+    left = {child.pid for child in set(multiprocessing.active_children()) - before}
+    deadline = time.monotonic() + 30
+    while any(map(is_there, left)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_there, left))
+
+
+def is_there(pid: int | None) -> bool:
+    """Asked of the system: a thread of the pool may just have waited for the process."""
+    assert pid is not None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_options_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from beltrami.kernels.row_gaps import row_gaps
 
-BLOCK, BLOCK_ON_GPU = 1 << 22, 1 << 26  # numbers computed at once
+BLOCK, BLOCK_ON_GPU = 1 << 22, 1 << 25  # numbers computed at once
 MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time
 LARGEST = 64  # entries of a row that are tried first
 DENSE = 1 / 8  # share of a block's pairs left, above which all of them are tried

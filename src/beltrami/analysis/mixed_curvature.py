@@ -30,6 +30,7 @@ HELD_OUT = 0.2  # share of pairs that judge
 _CURVATURE = 1.0  # at the start, in units of 1/(mean distance)²
 _MOST_ROUND = 0.98 * math.pi  # √c·radius, short of the far pole
 _RATE = 0.03
+SAME = 1e-6  # of the mean distance: points nearer than this are one, and have no distortion
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class ProductSuggestion(Result):
 
     Args:
         fits: all that were tried. clear: whether the best is better than the best single space, by
-            the interval of their difference over samples.
+            the interval of their difference over samples; of few points these share all of them,
+            and then it only covers what was held out and where a fit began.
         gain: that difference of distortions. gain_half_width: of its interval.
         points: how many there are. compared: at once. samples: how many.
     """
@@ -117,6 +119,8 @@ def suggest_product(
     for what, value in (("dimensions", dimensions), ("repeats", repeats), ("steps", steps)):
         check_integer(what, value)
     check_integer("sample", sample, least=2 * FEWEST)
+    if not signatures or len(set(signatures)) < len(signatures):
+        raise ValueError(f"signatures must be some, and differ, got {tuple(signatures)}")
     for signature in signatures:
         if not signature or set(signature) - set("HES") or len(signature) > dimensions:
             raise ValueError(
@@ -135,8 +139,10 @@ def suggest_product(
         if not float(part.max()) > 0:
             raise ValueError("all points coincide: there is no curvature to find")
         held = _held_out(len(part), g).to(d.device)
+        unit, begin = _start(part, held, dimensions, g)
         for signature in signatures:
-            found[signature].append(_fitted(part, held, signature, dimensions, steps, g))
+            distortion, curvatures = _fitted(part / unit, held, signature, begin, steps)
+            found[signature].append((distortion, [c / unit**2 for c in curvatures]))
             done += 1
             tick(done / (repeats * len(signatures)))
     return _suggestion(found, dimensions, len(d), min(sample, len(d)))
@@ -148,22 +154,34 @@ def _held_out(n: int, g: torch.Generator) -> Tensor:
     return chosen | chosen.mT
 
 
-def _fitted(
-    d: Tensor, held: Tensor, signature: str, dimensions: int, steps: int, g: torch.Generator
-) -> tuple[float, list[float]]:
-    """The distortion of held-out pairs, and the curvatures of the factors."""
-    n, unit = len(d), float(d[d > 0].mean())
-    d = d / unit
-    sizes = split(dimensions, len(signature))
-    # Flat scaling is a start that all share, turned so that no factor has all of the spread.
-    start = classical_scaling(d)[:, :dimensions]
-    start = F.pad(start, (0, dimensions - start.shape[1]))
+def _start(d: Tensor, held: Tensor, dimensions: int, g: torch.Generator) -> tuple[float, Tensor]:
+    """The mean distance, and a start that all products share, from pairs that are shown alone.
+
+    Flat scaling, turned so that no factor has all of the spread. What is held out is replaced by
+    the shortest way over one point.
+    """
+    n = len(d)
+    shown = torch.where(held, torch.inf, d)
+    around = torch.stack([(row + shown).amin(1) for row in shown])
+    seen = torch.where(held & torch.isfinite(around), around, torch.where(held, d[~held].mean(), d))
+    unit = float(seen[seen > 0].mean())
+    x = classical_scaling(seen / unit)[:, :dimensions]
+    x = F.pad(x, (0, dimensions - x.shape[1]))
     turn = torch.linalg.qr(torch.randn(dimensions, dimensions, generator=g, dtype=d.dtype))[0]
     noise = torch.randn(n, dimensions, generator=g, dtype=d.dtype)
-    x = (start @ turn.to(d.device) + 0.01 * noise.to(d.device)).requires_grad_()
+    found: Tensor = x @ turn.to(d.device) + 0.01 * noise.to(d.device)
+    return unit, found
+
+
+def _fitted(
+    d: Tensor, held: Tensor, signature: str, begin: Tensor, steps: int
+) -> tuple[float, list[float]]:
+    """The distortion of held-out pairs, and the curvatures of the factors."""
+    sizes = split(begin.shape[1], len(signature))
+    x = begin.clone().requires_grad_()
     log_c = torch.full((len(signature),), math.log(_CURVATURE), dtype=d.dtype, device=d.device)
     log_c.requires_grad_()
-    apart = d > 0
+    apart = d > SAME
     shown, judged = apart & ~held, apart & held
     if not bool(judged.any()):
         judged = shown
@@ -179,7 +197,7 @@ def _fitted(
         off = _distances(x, log_c, signature, sizes)[judged] / d[judged] - 1
         signs = {"H": -1.0, "E": 0.0, "S": 1.0}
         curvatures = [
-            signs[kind] * float(c) / unit**2 for kind, c in zip(signature, log_c.exp(), strict=True)
+            signs[kind] * float(c) for kind, c in zip(signature, log_c.exp(), strict=True)
         ]
         return float(off.abs().mean()), curvatures
 

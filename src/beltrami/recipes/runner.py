@@ -38,7 +38,7 @@ from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, in
 from beltrami.recipes.processes import Processes, ProcessLostError, joined_processes
 from beltrami.recipes.recipe import Contestant, Evaluation, Recipe, Trial
 from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
-from beltrami.recipes.side_by_side import train_side_by_side
+from beltrami.recipes.side_by_side import threads_each, train_side_by_side
 from beltrami.report.page import render
 
 
@@ -65,11 +65,12 @@ def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
                 processes.agree(1)  # let the others go
                 raise
             processes.agree(0)
-            watcher = observer or Silence()
+            watcher, began = observer or Silence(), _now()
             if recipe.config.jobs > 1:
+                _note_missing_logs(watcher)
                 train_side_by_side(recipe, processes, watcher, _trial_runner)
                 watcher = Silence()  # has heard of all trials
-            return TrialRunner(recipe, folder, watcher, processes).run()
+            return TrialRunner(recipe, folder, watcher, processes, began).run()
 
 
 def _trial_runner(recipe: Recipe[Any], observer: Observer, processes: Processes) -> TrialRunner:
@@ -159,7 +160,9 @@ class TrialRunner:
         folder: RunFolder,
         observer: Observer,
         processes: Processes,
+        began: str | None = None,
     ) -> None:
+        self.began = began or _now()
         self.recipe = recipe
         self.folder = folder
         self.observer = observer
@@ -170,18 +173,14 @@ class TrialRunner:
         contestants = list(self.recipe.contestants())
         seeds = self.recipe.config.seeds
         self.observer.started(sum(len(c.choices) + seeds - 1 for c in contestants))
-        if not has_tensorboard():
-            self.observer.note(
-                'no TensorBoard logs will be written: pip install "beltrami[logs]" brings them'
-            )
-        began = _now()
+        _note_missing_logs(self.observer)
         chosen = [self.choose(contestant) for contestant in contestants]
         results = [
             [best, *(self.train(c, best.trial.choice, seed) for seed in range(1, seeds))]
             for c, best in zip(contestants, chosen, strict=True)
         ]
         standings = self._standings(contestants, results)
-        outcome = Outcome(standings, self._document(standings, began), self.recipe.config.command())
+        outcome = Outcome(standings, self._document(standings), self.recipe.config.command())
         if self.processes.is_first:
             write_atomically(self.folder.metrics, to_json(outcome.document))
             write_atomically(self.folder.report, render(self.recipe.page(outcome)))
@@ -301,7 +300,7 @@ class TrialRunner:
             standings.append(Standing(contestant, found[0].trial.choice, found, compared))
         return standings
 
-    def _document(self, standings: Sequence[Standing], began: str) -> dict[str, Any]:
+    def _document(self, standings: Sequence[Standing]) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             **_what(self.recipe),
@@ -311,10 +310,10 @@ class TrialRunner:
                 "device": str(self.processes.device),
                 "hardware": _hardware(self.processes.device),
                 "processes": self.processes.count,
-                "threads": torch.get_num_threads(),
+                "threads": threads_each(self.recipe.config.jobs),
                 "jobs": self.recipe.config.jobs,
             },
-            "started": began,
+            "started": self.began,
             "finished": _now(),
             "metrics": [
                 {"key": m.key, "title": m.title, "better": m.better, "digits": m.digits}
@@ -382,6 +381,13 @@ def _standing_json(standing: Standing) -> dict[str, Any]:
 
 def _is_finite(model: nn.Module) -> bool:
     return all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+def _note_missing_logs(observer: Observer) -> None:
+    if not has_tensorboard():
+        observer.note(
+            'no TensorBoard logs will be written: pip install "beltrami[logs]" brings them'
+        )
 
 
 def _now() -> str:

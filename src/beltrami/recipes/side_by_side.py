@@ -8,11 +8,12 @@ find those of an earlier attempt.
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
     from beltrami.recipes.runner import TrialRunner
 
 MakeRunner = Callable[[Recipe[Any], Observer, Processes], "TrialRunner"]
-_worker: TrialRunner | None = None  # of a process that trains for another
+_worker: TrialRunner | Exception | None = None  # of a process that trains for another
+
+
+def threads_each(jobs: int) -> int:
+    """Threads of each of so many processes, of those that torch has here."""
+    return max(1, torch.get_num_threads() // jobs)
 
 
 def train_side_by_side(
@@ -41,77 +47,120 @@ def train_side_by_side(
         observer: hears of finished trials.
         make: a runner of single trials; importable, as the other processes call it, too.
     """
-    contestants = list(recipe.contestants())
-    runner = make(recipe, Silence(), processes)
-    seeds, jobs = recipe.config.seeds, recipe.config.jobs
-    observer.started(sum(len(c.choices) + seeds - 1 for c in contestants))
+    jobs = recipe.config.jobs
     context = multiprocessing.get_context("spawn")  # a fork would not survive CUDA
-    begin = (make, type(recipe), recipe.config, processes.device)
-    with _ended(), ProcessPoolExecutor(jobs, context, _begin, begin) as pool:
-        running: dict[Future[None], tuple[int, Mapping[str, Any], int]] = {}
-        left = [len(c.choices) for c in contestants]  # of the first seed
-
-        def ask(place: int, choice: Mapping[str, Any], seed: int) -> None:
-            contestant = contestants[place]
-            if (known := runner.on_disk(contestant, choice, seed)) is not None:
-                observer.finished(known, True)
-                done(place, seed)
-                return
-            may_diverge = seed == 0 and len(contestant.choices) > 1
-            future = pool.submit(_train, place, dict(choice), seed, may_diverge)
-            running[future] = place, choice, seed
-
-        def done(place: int, seed: int) -> None:
-            if seed == 0:
-                left[place] -= 1
-                if left[place] == 0:  # all of its choices: now the best has its other seeds
-                    best = runner.choose(contestants[place]).trial.choice
-                    for other in range(1, seeds):
-                        ask(place, best, other)
-
-        for place, contestant in enumerate(contestants):
-            for choice in contestant.choices:
-                ask(place, choice, 0)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                place, choice, seed = running.pop(future)
-                try:
-                    future.result()
-                except BrokenProcessPool as error:
-                    raise ProcessLostError(
-                        "a process that trained for this run has ended; fewer --jobs need less "
-                        "memory"
-                    ) from error
-                found = runner.on_disk(contestants[place], choice, seed)
-                if found is None:
-                    raise OSError(f"cannot read back what was trained: {recipe.config.folder}")
-                observer.finished(found, False)
-                done(place, seed)
-
-
-@contextlib.contextmanager
-def _ended() -> Iterator[None]:
-    """End the processes at once where something went wrong; checkpoints are whole at any moment."""
+    begin = (make, type(recipe), recipe.config, processes.device, threads_each(jobs))
     before = set(multiprocessing.active_children())
-    try:
-        yield
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
+    with ProcessPoolExecutor(jobs, context, _begin, begin) as pool:
+        try:
+            _Schedule(recipe, make(recipe, Silence(), processes), observer, pool).run()
+        except BaseException as error:
+            # At once, and not when all that waits is trained; checkpoints are whole at any moment.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise ProcessLostError(
+                    "a process that trained for this run has ended; if memory was short, fewer "
+                    "--jobs need less"
+                ) from error
+            raise
 
 
-def _begin(make: MakeRunner, kind: type[Recipe[Any]], config: Any, device: torch.device) -> None:
-    """What a process does first."""
+class _Schedule:
+    """Which trials are asked for when: all choices of a first seed, then the best one's others."""
+
+    def __init__(
+        self,
+        recipe: Recipe[Any],
+        runner: TrialRunner,
+        observer: Observer,
+        pool: ProcessPoolExecutor,
+    ) -> None:
+        self.contestants = list(recipe.contestants())
+        self.seeds = recipe.config.seeds
+        self.runner, self.observer, self.pool = runner, observer, pool
+        self.running: dict[Future[None], tuple[int, Mapping[str, Any], int]] = {}
+        self.left = [len(c.choices) for c in self.contestants]  # of the first seed
+
+    def run(self) -> None:
+        self.observer.started(sum(len(c.choices) + self.seeds - 1 for c in self.contestants))
+        for place, contestant in enumerate(self.contestants):
+            for choice in contestant.choices:
+                self._ask(place, choice, 0)
+        while self.running:
+            for future in wait(self.running, return_when=FIRST_COMPLETED).done:
+                place, choice, seed = self.running.pop(future)
+                future.result()
+                found = self.runner.on_disk(self.contestants[place], choice, seed)
+                if found is None:
+                    raise OSError(f"cannot read back what was trained: {self.runner.folder.path}")
+                self.observer.finished(found, False)
+                self._done(place, seed)
+
+    def _ask(self, place: int, choice: Mapping[str, Any], seed: int) -> None:
+        contestant = self.contestants[place]
+        if (known := self.runner.on_disk(contestant, choice, seed)) is not None:
+            self.observer.finished(known, True)
+            self._done(place, seed)
+            return
+        may_diverge = seed == 0 and len(contestant.choices) > 1
+        future = self.pool.submit(_train, place, dict(choice), seed, may_diverge)
+        self.running[future] = place, choice, seed
+
+    def _done(self, place: int, seed: int) -> None:
+        if seed > 0:
+            return
+        self.left[place] -= 1
+        if self.left[place] == 0:
+            best = self.runner.choose(self.contestants[place]).trial.choice
+            for other in range(1, self.seeds):
+                self._ask(place, best, other)
+
+
+def _begin(
+    make: MakeRunner,
+    kind: type[Recipe[Any]],
+    config: Any,
+    device: torch.device,
+    threads: int,
+) -> None:
+    """What a process does first; what goes wrong is told by its first trial."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it, and ends us
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // config.jobs))
-    recipe = kind(config)
-    recipe.prepare(Silence(), device)
-    _worker = make(recipe, Silence(), Processes(device))
+    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    torch.set_num_threads(threads)
+    try:
+        recipe = kind(config)
+        recipe.prepare(Silence(), device)
+        _worker = make(recipe, Silence(), Processes(device))
+    except Exception as error:
+        _worker = error
+
+
+def _end_with_the_first() -> None:
+    """A process that was killed cannot end us; nobody waits for what we train then."""
+    first = multiprocessing.parent_process()
+    if first is not None:
+        first.join()
+        os._exit(1)
 
 
 def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool) -> None:
+    if isinstance(_worker, Exception):
+        raise _sendable(_worker)
     assert _worker is not None
     contestant: Contestant = list(_worker.recipe.contestants())[place]
-    _worker.train(contestant, choice, seed, may_diverge=may_diverge)
+    try:
+        _worker.train(contestant, choice, seed, may_diverge=may_diverge)
+    except Exception as error:
+        raise _sendable(error) from error
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error itself if it survives the way to another process, else what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

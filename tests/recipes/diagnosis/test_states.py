@@ -50,6 +50,19 @@ def test_they_are_diagnosed_like_any_table(config: DiagnoseConfig) -> None:
     assert found["parts"]["vectors"]["hubness"]["hub_label"] in TEXT.split()
 
 
+def test_options_of_tables_do_not_apply(config: DiagnoseConfig) -> None:
+    with pytest.raises(ValueError, match="--of states is of a model"):
+        diagnose(replace(config, kind="distances"))
+    assert replace(config, out=None).folder.name.endswith("-layer1")
+
+
+def test_texts_that_are_cut_are_counted(config: DiagnoseConfig) -> None:
+    assert config.texts is not None
+    config.texts.write_text("Tom has two " * 900, encoding="utf-8")
+    found = diagnose(replace(config, only=("tree-likeness",), repeats=2, sample=20)).document
+    assert found["source"]["facts"]["texts_that_were_cut_off"] == 1
+
+
 def test_states_need_texts(folder: Path) -> None:
     with pytest.raises(ValueError, match="--of states needs --texts FILE"):
         diagnose(DiagnoseConfig(str(folder), of="states"))

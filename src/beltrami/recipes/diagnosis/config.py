@@ -100,6 +100,10 @@ class DiagnoseConfig:
             raise ValueError(f"--only is empty; give some of {', '.join(PARTS)}")
         if self.prompts < 1:
             raise ValueError(f"--prompts must be at least 1, got {self.prompts}")
+        if self.of == "states" and (
+            self.kind not in ("auto", "vectors") or self.tensor or self.label
+        ):
+            raise ValueError("--of states is of a model: --kind, --tensor and --label do not apply")
         if self.texts and self.task:
             raise ValueError("--texts and --task both name prompts; give one")
         for option in FILES:
@@ -113,6 +117,8 @@ class DiagnoseConfig:
         if self.out is not None:
             return self.out
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.source).name).strip("._") or "source"
+        if self.of == "states":
+            name += f"-layer{self.layer}"
         return RUNS / f"diagnose-{name}"
 
     def settings(self) -> dict[str, Any]:

@@ -132,6 +132,8 @@ def _of_record(path: Path, number: int, line: str) -> Prompt:
         raise ValueError(f"{where} is no JSON: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
         raise ValueError(f'{where}: expected an object with "prompt", got {line[:60]!r}')
+    if not record["prompt"].strip():
+        raise ValueError(f"{where}: the prompt is empty")
     correct = record.get("correct")
     if correct is not None and not isinstance(correct, bool):
         raise ValueError(f'{where}: "correct" must be true or false, got {correct!r}')

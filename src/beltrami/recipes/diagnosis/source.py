@@ -208,7 +208,10 @@ def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Sour
         if config.of == "states":
             from beltrami.recipes.diagnosis.states import open_states
 
-            return VectorSource(open_states(config, tick), config.metric, tick)
+            states = open_states(config, tick)
+            source = VectorSource(states, config.metric, tick)
+            source.facts["texts_that_were_cut_off"] = states.cut
+            return source
         vectors = open_vectors(
             config.source, tensor=config.tensor or None, label=config.label or None
         )

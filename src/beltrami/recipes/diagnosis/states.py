@@ -22,11 +22,11 @@ from beltrami.recipes.diagnosis.source import Tick
 class HiddenStates(Vectors):
     """Rows that a model computed, in memory, with their tokens as labels."""
 
-    def __init__(self, rows: Tensor, tokens: list[str], name: str, digest: str) -> None:
-        """`digest` says which model, texts and layer they are of."""
+    def __init__(self, rows: Tensor, tokens: list[str], name: str, digest: str, cut: int) -> None:
+        """`digest` says which model, texts and layer; `cut` how many texts were too long."""
         super().__init__(Path(name), (len(rows), rows.shape[1]), labels=tokens)
         self.name, self.content = name, digest
-        self._rows = rows
+        self.cut, self._rows = cut, rows
 
     def _read(self, first: int, last: int) -> Tensor:
         return self._rows[first:last]
@@ -37,9 +37,10 @@ def open_states(config: DiagnoseConfig, tick: Tick) -> HiddenStates:
     assert config.texts is not None
     model, tokenizer = load_model(config.source, answering=False)
     prompts = read_prompts(config.texts)[: config.prompts]
-    rows, tokens = [], []
+    rows, tokens, cut = [], [], 0
     for i, prompt in enumerate(prompts):
         seen = hidden_states(model, tokenizer, prompt.text, config.layer)
+        cut += not seen.whole
         rows.append(seen.points.float())
         tokens += tokenizer.convert_ids_to_tokens(seen.tokens)
         tick((i + 1) / len(prompts))
@@ -48,4 +49,5 @@ def open_states(config: DiagnoseConfig, tick: Tick) -> HiddenStates:
         f"{hashlib.sha256(config.texts.read_bytes()).hexdigest()}"
     )
     name = f"{Path(config.source).name}, layer {config.layer}, {config.texts.name}"
-    return HiddenStates(torch.cat(rows), tokens, name, hashlib.sha256(told.encode()).hexdigest())
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    return HiddenStates(torch.cat(rows), tokens, name, digest, cut)
