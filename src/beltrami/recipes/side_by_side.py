@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler  # what carries it there
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -160,7 +160,7 @@ def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool) -> 
 def _sendable(error: Exception) -> Exception:
     """The error itself if it survives the way to another process, else what it says."""
     try:
-        pickle.loads(pickle.dumps(error))
+        ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
