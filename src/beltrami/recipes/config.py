@@ -108,19 +108,26 @@ class RunConfig:
 
     def command(self, *, resume: bool = False) -> str:
         """The command line that repeats this run, or continues it."""
-        words = ["beltrami", "run", self.recipe]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("resume", "fresh", "json") or value == field.default:
-                continue
-            option = _option(field.name)
-            if isinstance(value, bool):
-                words.append(option if value else f"--no-{option[2:]}")
-            elif isinstance(value, tuple):
-                words += [option, *map(str, value)]
-            else:
-                words.append(f"{option}={value}")  # with "=": a path may start with "-"
+        options = option_words(self, besides=("resume", "fresh", "json"))
+        words = ["beltrami", "run", self.recipe, *options]
         return shlex.join([*words, "--resume"] if resume else words)
+
+
+def option_words(config: Any, *, besides: tuple[str, ...]) -> list[str]:
+    """The words that say, on a command line, where a config differs from its defaults."""
+    words: list[str] = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in besides or value == field.default:
+            continue
+        option = _option(field.name)
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+        elif isinstance(value, tuple):
+            words += [option, *map(str, value)]
+        else:
+            words.append(f"{option}={value}")  # with "=": a path may start with "-"
+    return words
 
 
 def _option(name: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beltrami.data.lines import quoted
+from beltrami.data.lines import is_number, quoted
 from beltrami.data.vectors.arrays import ArrayVectors
 from beltrami.data.vectors.columns import arrange, label_column
 from beltrami.data.vectors.numbers import LARGEST
@@ -172,11 +172,9 @@ def _fill(
 
 
 def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return "_" not in value  # Python's own way to write large numbers, in no other program
+    return (
+        is_number(value) and "_" not in value
+    )  # Python's own way to write large numbers, in no other program
 
 
 def _records(path: Path) -> Iterator[Record]:

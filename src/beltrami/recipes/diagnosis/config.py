@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-RUNS = Path("runs")
+from beltrami.recipes.checks import file_name
+from beltrami.recipes.config import RUNS, option_words
+
 EMBEDDED = "wordnet-mammals"  # without an argument
 FEWEST = 20  # points in a sample, below which nothing can be told from anything
 Kind = Literal["auto", "vectors", "distances", "edges"]
@@ -116,7 +117,7 @@ class DiagnoseConfig:
         """Where the diagnosis goes."""
         if self.out is not None:
             return self.out
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.source).name).strip("._") or "source"
+        name = file_name(Path(self.source).name).strip("._") or "source"
         if self.of == "states":
             name += f"-layer{self.layer}"
         return RUNS / f"diagnose-{name}"
@@ -133,11 +134,6 @@ class DiagnoseConfig:
 
     def command(self) -> str:
         """The command line that repeats this."""
-        words = ["beltrami", "diagnose", *([self.source] if self.source != EMBEDDED else [])]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("source", "fresh", "json") or value == field.default:
-                continue
-            option = "--" + field.name.replace("_", "-")
-            words += [option, *value] if isinstance(value, tuple) else [f"{option}={value}"]
-        return shlex.join(words)
+        source = [self.source] if self.source != EMBEDDED else []
+        options = option_words(self, besides=("source", "fresh", "json"))
+        return shlex.join(["beltrami", "diagnose", *source, *options])

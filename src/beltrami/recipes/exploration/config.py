@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from beltrami.recipes.checks import file_name
+from beltrami.recipes.config import RUNS, option_words
 from beltrami.recipes.diagnosis.config import EMBEDDED, Kind
 
-PAGES = Path("runs")
 Method = Literal["auto", "sectors", "hmds", "tangent-pca", "as-is"]
 FEWEST = 4  # points that have a geometry
 MOST_BY_DISTANCES = 2000  # points whose distances are all embedded
@@ -68,14 +67,11 @@ class ExploreConfig:
         """Where the page goes."""
         if self.out is not None:
             return self.out
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(self.source).name).strip("._") or "source"
-        return PAGES / f"explore-{name}.html"
+        name = file_name(Path(self.source).name).strip("._") or "source"
+        return RUNS / f"explore-{name}.html"
 
     def command(self) -> str:
         """The command line that repeats this."""
-        words = ["beltrami", "explore", *([self.source] if self.source != EMBEDDED else [])]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name not in ("source", "json") and value != field.default:
-                words.append(f"--{field.name.replace('_', '-')}={value}")
-        return shlex.join(words)
+        source = [self.source] if self.source != EMBEDDED else []
+        options = option_words(self, besides=("source", "fresh", "json"))
+        return shlex.join(["beltrami", "explore", *source, *options])
