@@ -172,9 +172,8 @@ def _fill(
 
 
 def _is_number(value: str) -> bool:
-    return (
-        is_number(value) and "_" not in value
-    )  # Python's own way to write large numbers, in no other program
+    # "1_000" is Python's own way to write large numbers, in no other program.
+    return is_number(value) and "_" not in value
 
 
 def _records(path: Path) -> Iterator[Record]:
