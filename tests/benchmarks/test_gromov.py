@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import gromov, gromov_cases, markers
 from benchmarks.gromov import Options, Timing, rows
-from benchmarks.gromov_cases import BY_ROWS, NUMPY, OURS, PEER, SEEN, Problem
+from benchmarks.gromov_cases import BY_ROWS, EVERY, MOST, NUMPY, OURS, PEER, SEEN, Problem
 
 
 @pytest.mark.parametrize("kind", [*gromov_cases.DIMENSIONS, gromov_cases.TREE, gromov_cases.CURVED])
@@ -48,7 +49,7 @@ def test_who_meets_the_goal() -> None:
 
 def test_a_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(gromov_cases.FLAT, 12, (OURS, BY_ROWS))
-    monkeypatch.setattr(gromov_cases, "problems", lambda quick: [problem])
+    monkeypatch.setattr(gromov_cases, "problems", lambda quick, device: [problem])
     assert gromov.run(Options(quick=True, out=tmp_path)) == 0
     page = tmp_path / "page.md"
     page.write_text("<!-- generated: gromov cpu -->\n<!-- end: gromov cpu -->\n")
@@ -60,6 +61,32 @@ def test_a_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gromov.render(tmp_path / "nothing", page) == []
 
 
-def test_a_gpu_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_is_judged_by_its_seconds() -> None:
+    quick = Timing("noise", MOST, OURS, (119e3,), 5.0, 1.0)
+    slow = Timing("tree", MOST, OURS, (121e3,), 5.0, 1.0)
+    every = Timing("noise", MOST, EVERY, (238e3,), 5.0, 1.0)
+    _, body = rows([quick, slow, every], "cuda")
+    assert [row[-1] for row in body] == ["met", "**missed**", ""]
+    assert body[2][5] == "2× as fast"
+
+
+def test_every_triple_finds_the_same() -> None:
+    d = gromov_cases.distances(gromov_cases.NOISE, 30)
+    ours = gromov_cases.solver(OURS, d)()
+    assert gromov_cases.solver(gromov_cases.EVERY_PLAIN, d)() == pytest.approx(ours, abs=1e-12)
+
+
+def test_a_page_of_a_gpu(tmp_path: Path) -> None:
+    about = {"device": "cuda", "command": "c", "commit": "d", "gpu": "G", "torch": "2", "rounds": 2}
+    gromov.write([Timing("noise", MOST, OURS, (9e3, 8e3), 5.0, 1.0)], about, tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- generated: gromov cuda -->\n<!-- end: gromov cuda -->\n")
+    assert gromov.render(tmp_path, page) == ["cuda"]
+    assert "| noise | 50,000 | beltrami | 8,500 |" in markers.read(page, "gromov cuda")
+
+
+def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
     assert gromov.run(Options(device="cuda")) == 2
-    assert "CPU alone" in capsys.readouterr().out
+    assert "needs a GPU" in capsys.readouterr().out

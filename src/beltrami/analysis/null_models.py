@@ -16,13 +16,19 @@ from beltrami.geometry.checks import check_finite, check_integer
 DEGREE = 4  # mean number of neighbours in a random graph
 
 
-def tree_distances(n: int, *, seed: int = 0) -> Tensor:
-    """Of a random tree, (n, n), in edges: each node joins one before it. δ = 0."""
+def tree_distances(n: int, *, seed: int = 0, device: torch.device | str = "cpu") -> Tensor:
+    """Of a random tree, (n, n), in edges: each node joins one before it. δ = 0.
+
+    Args:
+        n: nodes.
+        seed: of the draw, which is the same on all devices.
+        device: where the distances are to be.
+    """
     check_integer("n", n)
     g = torch.Generator().manual_seed(seed)
     draws = torch.rand(n, generator=g, dtype=torch.float64)
     parents = (draws * torch.arange(n)).long().tolist()
-    d = torch.zeros(n, n, dtype=torch.float64)
+    d = torch.zeros(n, n, dtype=torch.float64, device=device)
     for node in range(1, n):
         d[node, :node] = d[parents[node], :node] + 1
         d[:node, node] = d[node, :node]

@@ -68,7 +68,10 @@ def train_side_by_side(
 
 
 class _Schedule:
-    """Which trials are asked for when: all choices of a first seed, then the best one's others."""
+    """Which trials are asked for when: all choices of a first seed, then the best one's others.
+
+    Where there is only one choice, the others wait for nothing.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,8 @@ class _Schedule:
         for place, contestant in enumerate(self.contestants):
             for choice in contestant.choices:
                 self._ask(place, choice, 0)
+            if len(contestant.choices) == 1:
+                self._ask_others(place, contestant.choices[0])
         while self.running:
             for future in wait(self.running, return_when=FIRST_COMPLETED).done:
                 place, choice, seed = self.running.pop(future)
@@ -109,13 +114,16 @@ class _Schedule:
         self.running[future] = place, choice, seed
 
     def _done(self, place: int, seed: int) -> None:
-        if seed > 0:
+        contestant = self.contestants[place]
+        if seed > 0 or len(contestant.choices) == 1:
             return
         self.left[place] -= 1
         if self.left[place] == 0:
-            best = self.runner.choose(self.contestants[place]).trial.choice
-            for other in range(1, self.seeds):
-                self._ask(place, best, other)
+            self._ask_others(place, self.runner.choose(contestant).trial.choice)
+
+    def _ask_others(self, place: int, best: Mapping[str, Any]) -> None:
+        for other in range(1, self.seeds):
+            self._ask(place, best, other)
 
 
 def _begin(

@@ -204,14 +204,17 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 beams=trial["beams"],
                 new_tokens=trial["new_tokens"],
             )
+            # As many at once as a step trains on: those fit, and the tests' many need not, since
+            # a loss asks for the logits of every token.
+            step_size = self.config.micro_batch or trial["batch"]
             losses = {
-                name: answer_loss(model, self._coded[part], self._padding, place, batch=batch)
+                name: answer_loss(model, self._coded[part], self._padding, place, batch=step_size)
                 for name, part in (("answer_loss", "test"), ("validation_loss", "validation"))
             }
             curves: dict[str, list[float]] = {}
             kept: dict[str, float] = {}
             if trial["method"] != "base":
-                step = self._coded["train"][: self.config.micro_batch or trial["batch"]]
+                step = self._coded["train"][:step_size]
                 prompts = trial["loss_on"] == "whole"
                 kept["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
                 kept["loss"] = session.history[-1]["loss"]
