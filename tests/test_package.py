@@ -30,8 +30,9 @@ ALLOWED_CLAMPS = {
     ("kernels/adam_rows.py", "torch.maximum(v_max, new_v)"): "AMSGrad by definition",
     ("kernels/adam_rows_triton.py", "tl.maximum(v_max, v"): "AMSGrad by definition",
     ("kernels/row_gaps.py", "torch.minimum(a[i], a[i + 1 :])"): "a (max, min) product",
-    ("kernels/row_gaps_triton.py", "tl.minimum(left[:, None]"): "a (max, min) product",
-    ("kernels/row_gaps_triton.py", "tl.minimum(block + step, n - 1)"): "the number of a row",
+    ("kernels/row_gaps_triton.py", "tl.minimum(left[:, :, None]"): "a (max, min) product",
+    ("kernels/row_gaps_triton.py", "tl.maximum(best, tl.max(through, 1))"): "its maximum",
+    ("kernels/row_gaps_triton.py", "tl.minimum(block + tl.arange"): "the number of a row",
 }
 
 

@@ -1,7 +1,10 @@
 """`row_gaps` on a GPU, without the products in memory.
 
-Each program keeps a tile of the product in registers while it walks along k: row k of the symmetric
-matrix serves both sides. A strip of columns leaves one number a row.
+Each program keeps a tile of the product in registers while it walks along k, some steps at a time:
+row k of the symmetric matrix serves both sides. A thread has one column of the tile and all its
+rows, so that the maximum over the steps stays inside it: taken one step at a time, or in a tile
+whose columns are fewer than the threads, the numbers go from thread to thread, at ten times the
+cost. A strip of columns leaves one number a row.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from torch import Tensor
 
 from beltrami.kernels.starting import parts, start
 
-ROWS, COLUMNS, STEPS = 64, 64, 8  # of a tile, and steps of k that are unrolled
+COLUMNS, WARPS = 128, 4  # a thread a column
+ROWS_AND_STEPS = {torch.float32: (32, 8), torch.float64: (16, 4)}  # that registers hold
 MOST_STRIPS = 65_535  # what CUDA's grid holds
 
 
@@ -31,20 +35,22 @@ def row_gaps(a: Tensor, first: int, last: int) -> Tensor:
     """The largest gain of each row."""
     n, rows = len(a), last - first
     strips = parts(n, COLUMNS)
+    tile, steps = ROWS_AND_STEPS[a.dtype]
     found = a.new_full((rows, strips), -torch.inf)
     if found.numel() and n > 1:
         start(
             _gaps,
-            (parts(rows, ROWS), strips),
+            (parts(rows, tile), strips),
             a.contiguous(),
             found,
             n,
             first,
             last,
             strips,
-            ROWS=ROWS,
+            ROWS=tile,
             COLUMNS=COLUMNS,
-            STEPS=STEPS,
+            STEPS=steps,
+            num_warps=WARPS,
         )
     return found.amax(1)
 
@@ -62,22 +68,25 @@ def _gaps(
     STEPS: tl.constexpr,
 ) -> None:
     strip = tl.program_id(1)
-    i = first + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    top = first + tl.program_id(0) * ROWS
+    i = top + tl.arange(0, ROWS)
     j = strip * COLUMNS + tl.arange(0, COLUMNS)
     real_row, real_column = i < last, j < n
     # A tile left of the diagonal has no pair with j > i.
-    if strip * COLUMNS + COLUMNS - 1 > first + tl.program_id(0) * ROWS:
+    if strip * COLUMNS + COLUMNS - 1 > top:
+        rows = tl.where(real_row, i, 0).to(tl.int64)[:, None] * n
+        columns = tl.where(real_column, j, 0)[None, :]
+        best = tl.full((ROWS, COLUMNS), float("-inf"), a_ptr.dtype.element_ty)
+        for block in range(0, n, STEPS):
+            k = tl.minimum(block + tl.arange(0, STEPS), n - 1)  # the last once more changes nothing
+            left = tl.load(a_ptr + rows + k[None, :])
+            right = tl.load(a_ptr + k.to(tl.int64)[:, None] * n + columns)
+            through = tl.minimum(left[:, :, None], right[None, :, :])
+            best = tl.maximum(best, tl.max(through, 1))
         pair = real_row[:, None] & real_column[None, :] & (j[None, :] > i[:, None])
+        # Their places once more, which kept from above would take registers all the way.
         places = i.to(tl.int64)[:, None] * n + j[None, :]
         own = tl.load(a_ptr + places, mask=pair, other=0.0)
-        best = tl.full((ROWS, COLUMNS), float("-inf"), own.dtype)
-        for block in range(0, n, STEPS):
-            for step in tl.static_range(STEPS):
-                k = tl.minimum(block + step, n - 1)  # the last row once more changes nothing
-                row = a_ptr + k.to(tl.int64) * n
-                left = tl.load(row + i, mask=real_row, other=0.0)
-                right = tl.load(row + j, mask=real_column, other=0.0)
-                best = tl.maximum(best, tl.minimum(left[:, None], right[None, :]))
         gains = tl.where(pair, best - own, float("-inf"))
         tl.store(
             found_ptr + (i - first).to(tl.int64) * strips + strip, tl.max(gains, 1), mask=real_row
