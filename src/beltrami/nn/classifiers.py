@@ -133,7 +133,7 @@ class MLR(Layer):
         x = x.to(torch.promote_types(x.dtype, dtype))
         normals, offsets = self.weight.to(x.dtype), second.to(x.dtype)
         if self.form == "busemann":
-            return (_busemann_logits(x, normals, c, product) + offsets).to(dtype)
+            return (busemann_logits(x, normals, c, product) + offsets).to(dtype)
         factor = 1.0
         if self.form == "hnnpp":
             offsets, factor = 2 * offsets, 2.0
@@ -173,7 +173,7 @@ def _through_point(p: Tensor, z: Tensor, c: Scalar) -> tuple[Tensor, Tensor]:
     return normals, offsets
 
 
-def _busemann_logits(x: Tensor, z: Tensor, c: Scalar, product: torch.dtype) -> Tensor:
+def busemann_logits(x: Tensor, z: Tensor, c: Scalar, product: torch.dtype) -> Tensor:
     r"""`−|z|·B(x)` for the ideal points in the directions z of all pairs, (..., k).
 
     The light-cone coordinate `√c(t − x·ẑ)`, whose log is √c·B, is taken as it stands near the

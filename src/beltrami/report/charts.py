@@ -1,4 +1,4 @@
-"""Charts as self-contained SVG: lines with intervals, means side by side, histograms.
+"""Charts as self-contained SVG: lines with intervals, means side by side, histograms, heat maps.
 
 Each function returns a complete SVG element, drawn for light and dark, that needs no script. Every
 text may be anything a user typed. What a chart cannot show (a value that is not finite, or not
@@ -8,6 +8,16 @@ wrong is still a report.
 
 from beltrami.report.bins import histogram
 from beltrami.report.dots import Estimate, Group, dot_chart
+from beltrami.report.heat import heat_map
 from beltrami.report.lines import Series, line_chart, rank_series
 
-__all__ = ["Estimate", "Group", "Series", "dot_chart", "histogram", "line_chart", "rank_series"]
+__all__ = [
+    "Estimate",
+    "Group",
+    "Series",
+    "dot_chart",
+    "heat_map",
+    "histogram",
+    "line_chart",
+    "rank_series",
+]

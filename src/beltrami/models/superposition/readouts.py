@@ -1,0 +1,42 @@
+r"""From a hidden state to what is read of each feature, in flat and in hyperbolic space.
+
+The hidden state h and the row Wᵢ of a feature are the same numbers in all of them, vectors at the
+origin; in hyperbolic space they stand for the points exp0(h) and exp0(Wᵢ). With B the Busemann
+function of the ideal point in the direction of Wᵢ,
+
+    linear      h·Wᵢ
+    distance    (|h|² + |Wᵢ|² − d²(exp0 h, exp0 Wᵢ))/2
+    busemann    −|Wᵢ|·B(exp0 h)
+
+Both tend to the linear one as c → 0 and are 0 for h = 0, so that a sample without features gives
+ReLU(b) in all geometries.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from beltrami.geometry import lorentz
+from beltrami.kernels.gram_distances import gram_distances
+from beltrami.models.superposition.members import Readout
+from beltrami.nn.classifiers import busemann_logits
+
+
+def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) -> Tensor:
+    """What is read of all features, (rows, n).
+
+    Args:
+        h: hidden states, (rows, m). w: rows of the features, (n, m).
+        readout: see the head of this file.
+        c: curvature −c, for those that are not linear.
+    """
+    if readout == "linear":
+        return h @ w.mT
+    x = lorentz.exp0(h, c)
+    if readout == "busemann":
+        return busemann_logits(x, w, c, h.dtype)
+    if readout != "distance":
+        raise ValueError(f"readout must be linear, distance or busemann, got {readout!r}")
+    d = gram_distances(x, lorentz.exp0(w, c), c)
+    lengths = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
+    return (lengths - d.square()) / 2

@@ -1,0 +1,133 @@
+"""A table of numbers as coloured cells: heat maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from beltrami.report.chart_frame import (
+    EDGE,
+    FONT,
+    LINE,
+    WIDTH,
+    fitted,
+    hidden_note,
+    picture,
+    text,
+)
+from beltrami.report.text import markup, shorten, text_width
+from beltrami.report.ticks import format_number
+
+CELL = 24.0  # its height
+SMALL = 12.0  # letters inside a cell
+MOST_NAME = 150.0  # of the names of rows
+FAINTEST, STRONGEST = 0.04, 0.62  # of a colour behind ink that must be read
+SUMMARISED = 60  # cells that a screen reader is told
+
+
+def heat_map(
+    values: Sequence[Sequence[float]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    description: str,
+    x_label: str,
+    y_label: str,
+    limits: tuple[float, float] | None = None,
+    digits: int = 2,
+) -> str:
+    """A cell for each row and column, the stronger the larger its number, which it also has.
+
+    Args:
+        values: a list of numbers a row; those that are not finite leave a cell empty.
+        rows, columns: their names.
+        title, description: as for `line_chart`.
+        x_label, y_label: what the columns and the rows are.
+        limits: the numbers of the faintest and the strongest colour; None takes those there are.
+        digits: decimals of a number, where its cell has room for it.
+    """
+    if len(values) != len(rows) or not rows or not columns:
+        raise ValueError(f"values must have a list a row, got {len(values)} for {len(rows)} names")
+    for name, row in zip(rows, values, strict=True):
+        if len(row) != len(columns):
+            raise ValueError(f"row {name!r} has {len(row)} values for {len(columns)} columns")
+    shown = [v for row in values for v in row if math.isfinite(v)]
+    low, high = limits or ((min(shown), max(shown)) if shown else (0.0, 1.0))
+    if not low <= high:
+        raise ValueError(f"limits must be in order, got {low} and {high}")
+    left = EDGE + min(MOST_NAME, max(text_width(name, FONT) for name in rows)) + 8
+    wide = (WIDTH - EDGE - left) / len(columns)
+    top = EDGE + LINE
+    foot = top + CELL * len(rows)
+    parts = [fitted(EDGE, EDGE + FONT, y_label, WIDTH - 2 * EDGE, kind="name")]
+    for i, (name, row) in enumerate(zip(rows, values, strict=True)):
+        y = top + i * CELL
+        cut = shorten(name, left - EDGE - 8, FONT)
+        parts.append(text(left - 8, y + CELL / 2 + 0.35 * FONT, cut, anchor="end", kind="tick"))
+        for j, value in enumerate(row):
+            x = left + j * wide
+            told = f"{name}, {columns[j]}: "
+            parts += _cell(x, y, wide, value, (low, high), told, digits)
+    parts += _column_names(columns, left, wide, foot)
+    parts.append(fitted(EDGE, foot + 2 * LINE, x_label, WIDTH - 2 * EDGE, kind="name"))
+    note = hidden_note(sum(map(len, values)) - len(shown))
+    height = foot + 2 * LINE + EDGE + 2
+    if note:
+        parts.append(fitted(EDGE, height + 10, note, WIDTH - 2 * EDGE, kind="note"))
+        height += LINE
+    return picture(
+        "heat", parts, height, title=title, description=_told(description, values, rows, columns)
+    )
+
+
+def _cell(
+    x: float,
+    y: float,
+    wide: float,
+    value: float,
+    limits: tuple[float, float],
+    told: str,
+    digits: int,
+) -> list[str]:
+    if not math.isfinite(value):
+        return []
+    low, high = limits
+    share = min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.5
+    strength = FAINTEST + share * (STRONGEST - FAINTEST)
+    parts = [
+        f'<rect class="s0" fill="currentColor" fill-opacity="{strength:.3f}" x="{x:.1f}" '
+        f'y="{y:.1f}" width="{wide:.1f}" height="{CELL:g}">'
+        f"<title>{markup(told + format_number(value))}</title></rect>"
+    ]
+    written = f"{value:.{digits}f}".replace("-", "−")
+    if text_width(written, SMALL) + 2 <= wide:
+        parts.append(
+            f'<text style="font-size:{SMALL:g}px" x="{x + wide / 2:.1f}" '
+            f'y="{y + CELL / 2 + 0.35 * SMALL:.1f}" text-anchor="middle">{written}</text>'
+        )
+    return parts
+
+
+def _column_names(columns: Sequence[str], left: float, wide: float, foot: float) -> list[str]:
+    """Below the cells; of names that do not fit, every second, third, ... one."""
+    widest = max(text_width(name, FONT) for name in columns)
+    step = max(1, math.ceil((widest + 6) / wide))
+    return [
+        text(left + (j + 0.5) * wide, foot + LINE - 4, columns[j], anchor="middle", kind="tick")
+        for j in range(0, len(columns), step)
+    ]
+
+
+def _told(
+    description: str, values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str]
+) -> str:
+    """The description, with the numbers where they are few."""
+    if len(rows) * len(columns) > SUMMARISED:
+        return description
+    cells = (
+        f"{name}: "
+        + ", ".join(f"{c} {format_number(v)}" for c, v in zip(columns, row, strict=True))
+        for name, row in zip(rows, values, strict=True)
+    )
+    return " ".join([description, *(f"{line}." for line in cells)])
