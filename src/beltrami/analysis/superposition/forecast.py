@@ -1,0 +1,444 @@
+r"""How wide a model must be for a loss, and whether to believe it.
+
+Two laws are fitted to log L: a power law, A·m^−α, and one with a floor, A·m^−α + B with B ≥ 0. The
+floor is kept where it fits better than chance would (an F-test at 5 %). The interval of the width
+for a target always allows a floor, unless one is given: it has the widths at which a law with that
+loss fits hardly worse than the best, by the same test. It has no upper end where a law whose floor
+is the target fits so well: then no width may ever reach it.
+
+A fit can always be had; `warnings` say when not to trust it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.intervals import t975
+from beltrami.analysis.results import Result
+from beltrami.analysis.superposition.exponent import (
+    ROUNDING,
+    ExponentWindows,
+    exponent_windows,
+    pure_error,
+)
+from beltrami.analysis.superposition.floor_fit import FloorFit, fit_floor, least_squares_through
+from beltrami.analysis.superposition.points import Numbers, plain, sorted_points
+from beltrami.analysis.superposition.regime import Regime, classify_exponent
+from beltrami.report.lines import Series, line_chart
+from beltrami.report.picture import Picture
+
+FOR_A_LINE, FOR_A_FLOOR = 3, 4  # different widths
+ENOUGH_WIDTHS = 5
+ENOUGH_SPAN = 4.0  # widest/narrowest
+MOST_SPREAD = 0.2  # of exponents between windows
+MOST_BEYOND = 4.0  # times the widest
+# How far from the widths an interval's ends are sought; beyond is as good as no end.
+FAR = 1e9
+_GRID = 48
+_SHOWN = 60  # points of a fitted curve
+
+
+@dataclass(frozen=True)
+class Forecast(Result):
+    """A law of losses over widths, and what it says of a target.
+
+    Args:
+        exponent: α, of the law that is kept. error: its standard error. low, high: 95 % t-interval.
+        scale: A. floor: B, 0 for a power law.
+        floor_error: its standard error; NaN where B was not fitted or is 0.
+        floor_needed: whether a floor was fitted and is better than none by more than chance.
+        f_statistic: of that test, with 1 and points − 3 degrees of freedom; NaN if it was not made.
+        aicc_line, aicc_floor: Akaike's criterion for few points, of both laws, less is better; NaN
+            where there are too few points or none are off the law.
+        r_squared: of log L.
+        noise: standard deviation of log L: of runs of the same width, or else about the law.
+        target: the loss asked for, NaN if none. width: where the law has it, ∞ if nowhere.
+        width_low, width_high: its 95 % interval; ∞ is no end. NaN without a target.
+        points, distinct: losses, and different widths.
+        spread: of exponents between windows (`exponent_windows`), of losses less the floor.
+        curvature_t: of their quadratic term.
+        regime: what the exponent says of superposition.
+        warnings: why the forecast is not to be trusted; empty if nothing was found.
+        widths, losses: what was fitted, by width.
+    """
+
+    exponent: float
+    error: float
+    low: float
+    high: float
+    scale: float
+    floor: float
+    floor_error: float
+    floor_needed: bool
+    f_statistic: float
+    aicc_line: float
+    aicc_floor: float
+    r_squared: float
+    noise: float
+    target: float
+    width: float
+    width_low: float
+    width_high: float
+    points: int
+    distinct: int
+    spread: float
+    curvature_t: float
+    regime: Regime
+    warnings: tuple[str, ...]
+    widths: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether there are no warnings."""
+        return not self.warnings
+
+    def at(self, width: float) -> float:
+        """The loss that the law has at a width."""
+        if not width > 0:
+            raise ValueError(f"a width is positive, got {width}")
+        return float(self.scale * width**-self.exponent + self.floor)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON can hold it: numbers that are not finite are None, and the regime two texts."""
+        found: dict[str, Any] = {
+            name: value if math.isfinite(value) else None
+            for name, value in super().as_dict().items()
+        }
+        for name in ("points", "distinct"):
+            found[name] = int(found[name])
+        found["floor_needed"] = self.floor_needed
+        found["regime"] = {"name": self.regime.name, "words": self.regime.words}
+        found["warnings"] = list(self.warnings)
+        found["widths"], found["losses"] = list(self.widths), list(self.losses)
+        return found
+
+    def plot(self) -> Picture:
+        """The losses, the law up to the target, and the target with its interval."""
+        last = self.widths[-1]
+        ends = [w for w in (self.width, self.width_high) if w <= FAR * last]  # NaN is no end
+        last, first = max(last, *ends, last), min(self.widths[0], *ends, self.widths[0])
+        steps = torch.linspace(math.log(first), math.log(last), _SHOWN, dtype=torch.float64)
+        along = steps.exp().tolist()
+        name = f"α = {self.exponent:.2f}" + (f", B = {self.floor:.3g}" if self.floor else "")
+        lines = [
+            Series("losses", self.widths, self.losses),
+            Series(name, along, [self.at(width) for width in along]),
+        ]
+        if not math.isnan(self.target):
+            low = max(self.width_low, first)
+            high = self.width_high if self.width_high <= last else last
+            where = [low, high] if low <= high else [first, last]
+            lines.append(Series(f"target {self.target:.3g}", where, [self.target] * 2))
+        return Picture(
+            line_chart(
+                lines,
+                title="Loss over width, and the forecast",
+                description=_told(self),
+                x_label="Width m",
+                y_label="Loss",
+                x_log=True,
+                y_log=True,
+            )
+        )
+
+
+def forecast(
+    widths: Numbers,
+    losses: Numbers,
+    *,
+    target: float | None = None,
+    floor: float | Literal["fit"] = "fit",
+    data_exponent: float | None = None,
+) -> Forecast:
+    """The law of losses over widths, and the width for a target.
+
+    Args:
+        widths: in any order, at least 3 different ones; several runs of a width are welcome.
+        losses: one a width, positive.
+        target: a loss to be reached, positive.
+        floor: B, if it is known, 0 for a power law; "fit" fits it from 4 different widths on.
+        data_exponent: of frequencies of features, if it is known: see `classify_exponent`.
+
+    Raises:
+        ValueError: for fewer than 3 different widths, numbers that are not finite or not positive,
+            and a floor that is not below all losses.
+    """
+    m, loss = sorted_points(widths, losses)
+    _check(m, loss, target, floor)
+    laws = _laws(m, loss, floor)
+    kept = laws.kept
+    windows = _windows(m, loss, kept)
+    error, floor_error = _errors(kept, len(m))
+    off = t975(len(m) - sum(kept.free)) * error
+    # A floor that is all but the loss leaves an exponent without any bounds.
+    low, high = (-math.inf, math.inf) if math.isinf(error) else (-off, off)
+    low, high = kept.exponent + low, kept.exponent + high
+    noise = _noise(m, loss, kept)
+    given = math.nan if target is None else float(target)
+    width, ends = math.nan, (math.nan, math.nan)
+    if target is not None:
+        width, ends = kept.width(given), _interval(m, loss, laws, given)
+    found = Forecast(
+        exponent=kept.exponent,
+        error=error,
+        low=low,
+        high=high,
+        scale=math.exp(kept.log_scale + kept.level + kept.exponent * kept.centre),
+        floor=kept.floor * math.exp(kept.level),
+        floor_error=floor_error * math.exp(kept.level),
+        floor_needed=laws.needed,
+        f_statistic=laws.f_statistic,
+        aicc_line=_aicc(laws.line, len(m)),
+        aicc_floor=math.nan if laws.floor is None else _aicc(laws.floor, len(m)),
+        r_squared=_r_squared(loss, kept),
+        noise=noise,
+        target=given,
+        width=width,
+        width_low=ends[0],
+        width_high=ends[1],
+        points=len(m),
+        distinct=len(m.unique()),
+        spread=windows.spread,
+        curvature_t=windows.curvature_t,
+        regime=classify_exponent(kept.exponent, low, high, data_exponent=data_exponent),
+        warnings=(),
+        widths=plain(m),
+        losses=plain(loss),
+    )
+    return _with_warnings(found, windows, wanted=floor == "fit")
+
+
+def _check(m: Tensor, loss: Tensor, target: float | None, floor: float | Literal["fit"]) -> None:
+    different = len(m.unique())
+    if different < FOR_A_LINE:
+        raise ValueError(f"a forecast needs {FOR_A_LINE} different widths, got {different}")
+    if target is not None and not 0 < target < math.inf:
+        raise ValueError(f"target must be positive and finite, got {target}")
+    if isinstance(floor, str):
+        if floor != "fit":
+            raise ValueError(f'floor must be a number or "fit", got {floor!r}')
+    elif not 0 <= floor < float(loss.min()):
+        raise ValueError(
+            f"floor must be at least 0 and below all losses, got {floor} for losses from "
+            f"{float(loss.min()):g}"
+        )
+
+
+@dataclass(frozen=True)
+class _Laws:
+    """What was fitted."""
+
+    line: FloorFit  # without a floor, or with the one that was given
+    floor: FloorFit | None
+    needed: bool
+    f_statistic: float
+
+    @property
+    def kept(self) -> FloorFit:
+        return self.floor if self.needed and self.floor is not None else self.line
+
+
+def _laws(m: Tensor, loss: Tensor, floor: float | Literal["fit"]) -> _Laws:
+    known = 0.0 if isinstance(floor, str) else float(floor)
+    line = fit_floor(m, loss, floor=known)
+    enough = len(m.unique()) >= FOR_A_FLOOR
+    if not (isinstance(floor, str) and enough):
+        return _Laws(line, None, False, math.nan)
+    curved = fit_floor(m, loss, floor=None)
+    freedom = len(m) - 3
+    if _is_exact(line, len(m)) or curved.floor == 0:
+        return _Laws(line, curved, False, 0.0)
+    left = curved.squares / freedom
+    f = math.inf if _is_exact(curved, len(m)) else (line.squares - curved.squares) / left
+    return _Laws(line, curved, f > t975(freedom) ** 2, f)
+
+
+def _is_exact(law: FloorFit, points: int) -> bool:
+    """Whether what is left is rounding."""
+    return law.squares <= points * ROUNDING**2
+
+
+def _errors(law: FloorFit, points: int) -> tuple[float, float]:
+    """Of α and of B."""
+    if _is_exact(law, points):
+        return 0.0, 0.0 if law.free[2] else math.nan
+    variance = law.squares / (points - sum(law.free))
+    floor = math.sqrt(variance * float(law.covariance[2, 2])) if law.free[2] else math.nan
+    return math.sqrt(variance * float(law.covariance[1, 1])), floor
+
+
+def _aicc(law: FloorFit, points: int) -> float:
+    """n·log(SS/n) + 2k + 2k(k + 1)/(n − k − 1), where k counts the variance, too."""
+    k = sum(law.free) + 1
+    if points - k - 1 < 1 or _is_exact(law, points):
+        return math.nan
+    return points * math.log(law.squares / points) + 2 * k + 2 * k * (k + 1) / (points - k - 1)
+
+
+def _r_squared(loss: Tensor, law: FloorFit) -> float:
+    y = loss.log()
+    total = float((y - y.mean()).square().sum())
+    return 1 - law.squares / total if total > len(y) * ROUNDING**2 else math.nan
+
+
+def _noise(m: Tensor, loss: Tensor, law: FloorFit) -> float:
+    among = pure_error(m, loss.log())
+    if not math.isnan(among):
+        return among
+    return 0.0 if _is_exact(law, len(m)) else math.sqrt(law.squares / (len(m) - sum(law.free)))
+
+
+def _windows(m: Tensor, loss: Tensor, law: FloorFit) -> ExponentWindows:
+    """Of losses less the floor, if they are all above it: what the floor explains is no bend."""
+    above = loss - law.floor * math.exp(law.level)
+    return exponent_windows(m, above if float(above.min()) > 0 else loss)
+
+
+def _interval(m: Tensor, loss: Tensor, laws: _Laws, target: float) -> tuple[float, float]:
+    """Widths at which a law through the target fits hardly worse than the best.
+
+    Worse by no more than t² of the variance that the largest law leaves: the 95 % interval of a
+    profile likelihood, which for a line is Fieller's.
+    """
+    best = laws.line if laws.floor is None else laws.floor
+    middle = laws.kept.width(target)
+    if _is_exact(laws.kept, len(m)):
+        return middle, middle
+    freedom = len(m) - sum(best.free)
+    most = best.squares * (1 + t975(freedom) ** 2 / freedom)
+    fixed = None if best.free[2] else best.floor * math.exp(best.level)
+    if fixed is not None and target <= fixed:
+        return math.inf, math.inf
+
+    def fits(widths: Tensor) -> Tensor:
+        return least_squares_through(m, loss, widths, target, floor=fixed) <= most
+
+    bounds = math.log(float(m[0]) / FAR), math.log(float(m[-1]) * FAR)
+    grid = torch.linspace(*bounds, _GRID, dtype=torch.float64)
+    if math.isfinite(middle) and bounds[0] < math.log(middle) < bounds[1]:
+        # The estimate itself fits, however narrow the interval about it is.
+        near = math.log(middle) + torch.linspace(-2, 2, _GRID + 1, dtype=torch.float64) ** 3
+        grid = torch.cat([grid, near]).sort().values
+    good = fits(grid.exp())
+    # With a floor given, or none, a law must fall to reach the target, however far out.
+    endless = bool(good[-1]) or (fixed is None and bool(fits(torch.tensor([math.inf]))))
+    if not bool(good.any()):
+        return (math.inf, math.inf) if endless else (middle, middle)
+    places = good.nonzero()[:, 0]
+    low, high = int(places[0]), int(places[-1])
+    below = 0.0 if low == 0 else _end(fits, float(grid[low - 1]), float(grid[low]))
+    above = math.inf if endless else _end(fits, float(grid[high + 1]), float(grid[high]))
+    return below, above
+
+
+def _end(fits: Callable[[Tensor], Tensor], outside: float, inside: float) -> float:
+    """Where an interval ends between two logarithms of widths."""
+    for _ in range(2):
+        between = torch.linspace(inside, outside, _GRID, dtype=torch.float64)
+        good = fits(between.exp())
+        last = int((~good).nonzero()[0]) if not bool(good.all()) else len(good) - 1
+        first = max(0, last - 1)
+        inside, outside = float(between[first]), float(between[last])
+    return math.exp((inside + outside) / 2)
+
+
+def _with_warnings(found: Forecast, windows: ExponentWindows, *, wanted: bool) -> Forecast:
+    said = (*_of_data(found, wanted), *_of_law(found, windows), *_of_target(found))
+    return replace(found, warnings=said)
+
+
+def _of_data(found: Forecast, wanted: bool) -> list[str]:
+    said = []
+    if found.distinct < ENOUGH_WIDTHS:
+        said.append(f"there are {found.distinct} different widths, fewer than {ENOUGH_WIDTHS}")
+    if wanted and found.distinct < FOR_A_FLOOR:
+        said.append(
+            f"a floor needs {FOR_A_FLOOR} different widths: only a power law without one was fitted"
+        )
+    span = found.widths[-1] / found.widths[0]
+    if span < ENOUGH_SPAN:
+        said.append(
+            f"the widest is {span:.2g} times the narrowest, less than {ENOUGH_SPAN:g} times"
+        )
+    m = torch.tensor(found.widths, dtype=torch.float64)
+    different, group = m.unique(return_inverse=True)
+    logs = torch.tensor(found.losses, dtype=torch.float64).log()
+    means = torch.zeros_like(different).index_add(0, group, logs) / torch.bincount(group)
+    steps = means.diff()
+    if bool((steps > ROUNDING).any()):
+        where = int((steps > ROUNDING).nonzero()[0])
+        said.append(
+            f"losses do not always fall: from width {different[where]:g} to "
+            f"{different[where + 1]:g} they rise"
+        )
+    difference = math.sqrt(2) * found.noise  # the standard deviation of that of two losses
+    if float(steps.abs().median()) < difference:
+        said.append(
+            "losses of neighbouring widths differ by no more than noise, or than they are off the "
+            f"law: half of them by less than {difference:.2g} of their size"
+        )
+    return said
+
+
+def _of_law(found: Forecast, windows: ExponentWindows) -> list[str]:
+    said = []
+    if found.low <= 0:
+        said.append(
+            f"the exponent, {found.exponent:.2f}, is not above 0 for certain: its interval begins "
+            f"at {found.low:.2f}"
+        )
+    if found.spread > MOST_SPREAD:
+        each = [fit.exponent for fit in windows.fits]
+        said.append(
+            f"the exponent depends on which widths are fitted: from {min(each):.2f} to "
+            f"{max(each):.2f}, by more than {MOST_SPREAD:g}"
+        )
+    if windows.concave or windows.convex:
+        way = "down: they fall faster" if windows.concave else "up: they fall more slowly"
+        said.append(
+            f"losses bend {way} than a power law with increasing width (t = "
+            f"{windows.curvature_t:.1f})"
+        )
+    return said
+
+
+def _of_target(found: Forecast) -> list[str]:
+    if math.isnan(found.target):
+        return []
+    said = []
+    if found.target <= found.floor:
+        said.append(
+            f"the target, {found.target:.3g}, is not above the floor, {found.floor:.3g}: no width "
+            "reaches it by this law"
+        )
+    elif math.isinf(found.width):
+        said.append("losses do not fall with width, so that none reaches the target")
+    elif math.isinf(found.width_high):
+        said.append(
+            "the width for the target has no upper bound: that no width reaches it is not ruled out"
+        )
+    if MOST_BEYOND * found.widths[-1] < found.width < math.inf:
+        said.append(
+            f"the target is {found.width / found.widths[-1]:.3g} times beyond the widest, more "
+            f"than {MOST_BEYOND:g} times"
+        )
+    return said
+
+
+def _told(found: Forecast) -> str:
+    if math.isnan(found.target):
+        return "Losses and the law fitted to them."
+    if math.isinf(found.width):
+        return f"By the law no width reaches {found.target:.3g}."
+    end = "no upper end" if math.isinf(found.width_high) else f"{found.width_high:.3g}"
+    return (
+        f"The law reaches {found.target:.3g} at width {found.width:.3g}, with an interval from "
+        f"{found.width_low:.3g} to {end}."
+    )

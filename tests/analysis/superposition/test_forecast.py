@@ -1,0 +1,300 @@
+"""Forecasts: exact laws, honest intervals, and warnings where there is reason for one."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beltrami.analysis.intervals import t975
+from beltrami.analysis.superposition import fit_exponent, forecast
+from beltrami.analysis.superposition.floor_fit import fit_floor, least_squares_through
+from tests.analysis.superposition.published import STRONG, TOY, TOY_WIDTHS, WEAK, WIDTHS
+
+MANY = [2.0**i for i in range(4, 13)]
+
+
+def law(
+    widths: list[float], alpha: float, scale: float, floor: float, noise: float = 0, seed: int = 0
+) -> list[float]:
+    g = torch.Generator().manual_seed(seed)
+    off = (noise * torch.randn(len(widths), generator=g, dtype=torch.float64)).exp().tolist()
+    return [(scale * m**-alpha + floor) * o for m, o in zip(widths, off, strict=True)]
+
+
+def has(warnings: tuple[str, ...], text: str) -> bool:
+    return any(text in warning for warning in warnings)
+
+
+@settings(max_examples=30)
+@given(st.floats(0.1, 3), st.floats(1e-3, 1e3), st.floats(0.2, 0.9))
+def test_exact_power_laws(alpha: float, scale: float, share: float) -> None:
+    losses = law(MANY, alpha, scale, 0.0)
+    target = share * losses[-1]
+    found = forecast(MANY, losses, target=target)
+    assert found.exponent == pytest.approx(alpha, rel=1e-9)
+    assert found.scale == pytest.approx(scale, rel=1e-8)
+    assert found.floor == 0
+    assert not found.floor_needed
+    width = (scale / target) ** (1 / alpha)
+    assert (found.width_low, found.width, found.width_high) == pytest.approx((width,) * 3, rel=1e-7)
+    assert found.at(width) == pytest.approx(target)
+    beyond = found.width > 4 * MANY[-1]
+    assert found.trusted != beyond
+    assert has(found.warnings, "times beyond the widest") == beyond
+
+
+@settings(max_examples=30)
+@given(st.floats(0.3, 2), st.floats(0.01, 100), st.floats(0.05, 2))
+def test_exact_laws_with_a_floor(alpha: float, scale: float, share: float) -> None:
+    """The floor is between a twentieth of what width changes, and twice that."""
+    floor = share * scale * MANY[0] ** -alpha
+    found = forecast(MANY, law(MANY, alpha, scale, floor), target=1.1 * floor)
+    assert found.floor_needed
+    assert found.exponent == pytest.approx(alpha, rel=1e-4)
+    assert found.floor == pytest.approx(floor, rel=1e-4)
+    assert found.width == pytest.approx((scale / (0.1 * floor)) ** (1 / alpha), rel=1e-2)
+    below = forecast(MANY, law(MANY, alpha, scale, floor), target=0.9 * floor)
+    assert math.isinf(below.width)
+    assert has(below.warnings, "not above the floor")
+
+
+@settings(max_examples=12)
+@given(st.floats(1e-4, 1e4), st.floats(1e-2, 1e2), st.randoms(use_true_random=False))
+def test_neither_scale_nor_order_matters(
+    scale: float, wider: float, shuffle: random.Random
+) -> None:
+    losses = law(MANY, 0.7, 5.0, 0.05, noise=0.02)
+    plain = forecast(MANY, losses, target=0.08)
+    points = list(zip(MANY, losses, strict=True))
+    shuffle.shuffle(points)
+    found = forecast(
+        [wider * m for m, _ in points], [scale * x for _, x in points], target=0.08 * scale
+    )
+    assert found.exponent == pytest.approx(plain.exponent, rel=1e-4)
+    assert found.error == pytest.approx(plain.error, rel=1e-3)
+    assert found.floor == pytest.approx(scale * plain.floor, rel=1e-3)
+    assert found.width == pytest.approx(wider * plain.width, rel=1e-3)
+    assert found.width_low == pytest.approx(wider * plain.width_low, rel=0.01)
+    assert found.width_high == pytest.approx(wider * plain.width_high, rel=0.01)
+    assert len(found.warnings) == len(plain.warnings)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9999), st.floats(1e-3, 1e3)),
+        min_size=3,
+        max_size=9,
+        unique_by=lambda point: point[0],
+    ),
+    st.floats(1e-4, 1e4),
+    st.sampled_from(["fit", 0.0]),
+)
+def test_any_losses_have_an_answer(
+    points: list[tuple[int, float]], target: float, floor: Literal["fit"] | float
+) -> None:
+    """However wild: an interval in order, a picture, and JSON."""
+    found = forecast([m for m, _ in points], [x for _, x in points], target=target, floor=floor)
+    assert found.width_low <= found.width_high
+    assert 0 <= found.floor <= max(found.losses)
+    assert found.low <= found.exponent <= found.high
+    json.dumps(found.as_dict(), allow_nan=False)
+    found.plot()
+
+
+def test_without_a_floor_it_is_the_line_of_fit_exponent() -> None:
+    found = forecast(WIDTHS, STRONG["power"], floor=0)
+    line = fit_exponent(WIDTHS, STRONG["power"])
+    assert found.exponent == pytest.approx(line.exponent)
+    assert found.error == pytest.approx(line.error)
+    assert (found.low, found.high) == pytest.approx((line.low, line.high))
+    assert found.scale == pytest.approx(math.exp(line.intercept))
+    assert found.r_squared == pytest.approx(line.r_squared)
+    assert math.isnan(found.f_statistic)
+
+
+def test_the_interval_of_a_line_is_fiellers() -> None:
+    """Where |ȳ − αx − log T| is t times its error: the roots of a quadratic."""
+    found = forecast(TOY_WIDTHS, TOY, target=0.05, floor=0)
+    x = torch.tensor(TOY_WIDTHS, dtype=torch.float64).log()
+    y = torch.tensor(TOY, dtype=torch.float64).log()
+    line = fit_exponent(TOY_WIDTHS, TOY)
+    scatter = float((x - x.mean()).square().sum())
+    up, t = float(y.mean()) - math.log(0.05), t975(4)
+    # (up − α·h)² = t²s²(1/n + h²/scatter), for h = log m − x̄.
+    a = line.exponent**2 - (t * line.residual) ** 2 / scatter
+    b = -2 * line.exponent * up
+    c = up**2 - (t * line.residual) ** 2 / len(x)
+    root = math.sqrt(b * b - 4 * a * c)
+    low, high = (math.exp(float(x.mean()) + (-b + sign * root) / (2 * a)) for sign in (-1, 1))
+    assert found.width_low == pytest.approx(low, rel=2e-3)
+    assert found.width_high == pytest.approx(high, rel=2e-3)
+    assert found.width == pytest.approx(math.exp(float(x.mean()) + up / line.exponent))
+
+
+def test_a_line_that_may_be_flat_has_no_upper_end() -> None:
+    found = forecast(MANY, law(MANY, 0.02, 1.0, 0.0, noise=0.2), target=0.3, floor=0)
+    assert math.isinf(found.width_high)
+    assert has(found.warnings, "no upper bound") or has(found.warnings, "do not fall")
+    assert has(found.warnings, "not above 0 for certain")
+    assert has(found.warnings, "differ by no more than noise")
+    rising = forecast(MANY, law(MANY, -0.5, 1.0, 0.0), target=0.3, floor=0)
+    assert math.isinf(rising.width)
+    assert has(rising.warnings, "none reaches the target")
+
+
+@pytest.mark.parametrize(("floor", "given"), [(0.0, 0.0), (0.1, "fit")])
+def test_intervals_hold_as_often_as_they_say(floor: float, given: float | str) -> None:
+    target, alpha, scale = 0.2, 0.8, 5.0
+    true = (scale / (target - floor)) ** (1 / alpha)
+    holds = exponents = 0
+    for seed in range(40):
+        losses = law(MANY, alpha, scale, floor, noise=0.03, seed=seed)
+        found = forecast(MANY, losses, target=target, floor=given)  # type: ignore[arg-type]
+        holds += found.width_low <= true <= found.width_high
+        exponents += found.low <= alpha <= found.high
+    assert 34 <= holds <= 40  # 38 ± 3σ
+    assert 34 <= exponents <= 40
+
+
+def test_a_floor_at_the_target_is_not_ruled_out() -> None:
+    losses = law(MANY, 0.8, 5.0, 0.1, noise=0.03)
+    found = forecast(MANY, losses, target=0.101)
+    assert found.floor_needed
+    assert math.isinf(found.width_high)
+    assert found.width_low > MANY[-1]
+    assert found.width_low < found.width
+    assert found.as_dict()["width_high"] is None
+    known = forecast(MANY, losses, target=0.101, floor=0.1)
+    assert known.floor == pytest.approx(0.1)
+    assert math.isnan(known.floor_error)
+    hopeless = forecast(MANY, losses, target=0.09, floor=0.1)
+    assert math.isinf(hopeless.width_low)
+    assert has(hopeless.warnings, "not above the floor")
+
+
+def test_a_floor_is_asked_for_no_more_often_than_chance() -> None:
+    needed = 0
+    for seed in range(60):
+        found = forecast(MANY, law(MANY, 0.8, 5.0, 0.0, noise=0.05, seed=seed))
+        needed += found.floor_needed
+        assert not found.floor_needed or found.f_statistic > t975(6) ** 2
+    assert needed <= 6  # 1.5 expected: noise that bends down asks for none
+    clear = forecast(MANY, law(MANY, 0.8, 5.0, 0.5, noise=0.05))
+    assert clear.floor_needed
+    assert clear.aicc_floor < clear.aicc_line
+    assert clear.floor == pytest.approx(0.5, abs=4 * clear.floor_error)
+
+
+def test_a_floor_never_fits_worse_than_none() -> None:
+    m = torch.tensor(MANY, dtype=torch.float64)
+    for seed in range(20):
+        floor = (0.0, 0.3)[seed % 2]
+        loss = torch.tensor(law(MANY, 0.8, 5.0, floor, noise=0.3, seed=seed), dtype=torch.float64)
+        line, best = fit_floor(m, loss, floor=0.0), fit_floor(m, loss, floor=None)
+        assert best.squares <= line.squares * (1 + 1e-12)
+        near = [
+            fit_floor(m, loss, floor=float(b) * float(loss.min()))
+            for b in torch.linspace(0, 0.99, 30)
+        ]
+        assert best.squares <= min(one.squares for one in near) * (1 + 1e-6)
+
+
+def test_laws_through_a_point() -> None:
+    """The best of them goes through the best law's own point, and ∞ is a floor at the target."""
+    m = torch.tensor(MANY, dtype=torch.float64)
+    loss = torch.tensor(law(MANY, 0.8, 5.0, 0.1, noise=0.05), dtype=torch.float64)
+    best = fit_floor(m, loss, floor=None)
+    through = best.width(0.2)
+    widths = torch.tensor([through / 2, through, 2 * through, 1e30, math.inf], dtype=torch.float64)
+    left = least_squares_through(m, loss, widths, 0.2, floor=None)
+    assert float(left[1]) == pytest.approx(best.squares, rel=1e-6)
+    assert float(left.min()) == pytest.approx(best.squares, rel=1e-6)
+    assert float(left[3]) == pytest.approx(float(left[4]), rel=0.02)
+    at_floor = fit_floor(m, loss, floor=0.1)
+    assert float(least_squares_through(m, loss, widths[4:], 0.1, floor=None)) == pytest.approx(
+        at_floor.squares, rel=1e-6
+    )
+
+
+def test_published_losses() -> None:
+    found = forecast(TOY_WIDTHS, TOY, target=0.05)
+    assert found.exponent == pytest.approx(1.06, abs=6e-3)
+    assert found.regime.name == "strong"
+    assert has(found.warnings, "bend down")
+    linear = forecast(WIDTHS, STRONG["linear"])
+    assert has(linear.warnings, "depends on which widths are fitted")
+    weak = forecast(WIDTHS, WEAK["power"])
+    assert has(weak.warnings, "from width 8 to 16 they rise")
+    assert not weak.trusted
+
+
+def test_few_or_narrow_widths() -> None:
+    three = forecast([8, 16, 24], [1.0, 0.52, 0.33], target=0.3)
+    assert has(three.warnings, "there are 3 different widths, fewer than 5")
+    assert has(three.warnings, "a floor needs 4 different widths")
+    assert has(three.warnings, "the widest is 3 times the narrowest")
+    assert math.isnan(three.aicc_floor)
+    assert not has(forecast([8, 16, 24], [1.0, 0.52, 0.33], floor=0).warnings, "a floor needs")
+
+
+def test_several_seeds_of_a_width() -> None:
+    widths = [m for m in MANY for _ in range(3)]
+    losses = law(widths, 0.8, 5.0, 0.1, noise=0.02)
+    found = forecast(widths, losses, target=0.2)
+    assert (found.points, found.distinct) == (27, 9)
+    assert found.noise == pytest.approx(0.02, rel=0.4)
+    assert found.width == pytest.approx((5 / 0.1) ** 1.25, rel=0.1)
+    assert found.trusted
+
+
+def test_as_json_and_as_a_picture() -> None:
+    found = forecast(TOY_WIDTHS, TOY, target=0.05, data_exponent=1.0)
+    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert told["regime"]["name"] == "strong"
+    assert told["points"] == 6
+    assert told["warnings"] == list(found.warnings)
+    assert told["losses"] == list(TOY)
+    svg = found.plot().svg
+    assert "target 0.05" in svg
+    assert "reaches 0.05 at width 139" in svg
+    assert "target" not in forecast(TOY_WIDTHS, TOY).plot().svg
+    for target in (0.9, 0.3, 1e-9):  # before the data, among them, and far beyond
+        forecast(TOY_WIDTHS, TOY, target=target).plot()
+    losses = law(MANY, 0.8, 5.0, 0.1, noise=0.03)
+    assert "no width reaches 0.05" in forecast(MANY, losses, target=0.05).plot().svg
+
+
+@pytest.mark.parametrize(
+    ("widths", "losses", "options", "message"),
+    [
+        ([1, 2], [2, 1], {}, "needs 3 different widths, got 2"),
+        ([1, 1, 2, 2], [2, 2, 1, 1], {}, "needs 3 different widths, got 2"),
+        ([1, 2, 3], [2, 1, 0], {}, "losses must be positive"),
+        ([1, 2, 3], [2, 1, math.nan], {}, "losses must be finite"),
+        ([-1, 2, 3], [2, 1, 1], {}, "widths must be positive"),
+        ([1, 2, 3], [2, 1], {}, "3 widths and 2 losses"),
+        ([1, 2, 3], [3, 2, 1], {"target": 0.0}, "target must be positive"),
+        ([1, 2, 3], [3, 2, 1], {"target": math.inf}, "target must be positive and finite"),
+        ([1, 2, 3], [3, 2, 1], {"floor": 1.0}, "below all losses"),
+        ([1, 2, 3], [3, 2, 1], {"floor": -1.0}, "at least 0"),
+        ([1, 2, 3], [3, 2, 1], {"floor": "free"}, 'a number or "fit"'),
+    ],
+)
+def test_bad_input(
+    widths: list[float], losses: list[float], options: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        forecast(widths, losses, **options)  # type: ignore[arg-type]
+
+
+def test_a_width_is_positive() -> None:
+    with pytest.raises(ValueError, match="a width is positive"):
+        forecast(TOY_WIDTHS, TOY).at(0)
