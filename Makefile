@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-gpu test-upstream lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-gpu test-upstream lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -58,6 +58,9 @@ bench-hierarchies: ## the hierarchy recipe beside gensim and geoopt, about 15 mi
 bench-gromov:    ## Gromov's δ beside numpy and hypdelta, about 5 minutes
 	@$(BOOTSTRAP) dev bench
 	$(PY) -m benchmarks.gromov
+
+bench-superposition: setup ## toy models in a stack beside one after the other
+	$(PY) -m benchmarks.superposition
 
 bench-decoder: setup ## train a small decoder and its twin in bfloat16, every value checked
 	$(PY) -m benchmarks.decoder_training

@@ -12,6 +12,7 @@ from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hyplora.config import HypLoraRunConfig
 from beltrami.recipes.knowledge_graph.config import KnowledgeGraphRunConfig
 from beltrami.recipes.levels.config import LevelsConfig
+from beltrami.recipes.superposition.config import SuperpositionConfig
 
 if TYPE_CHECKING:
     from beltrami.recipes.recipe import Recipe
@@ -24,6 +25,7 @@ RECIPES: dict[type[RunConfig], str] = {
     ConesConfig: "beltrami.recipes.cones.recipe:ConesRecipe",
     KnowledgeGraphRunConfig: "beltrami.recipes.knowledge_graph.recipe:KnowledgeGraphRecipe",
     HypLoraRunConfig: "beltrami.recipes.hyplora.recipe:HypLoraRecipe",
+    SuperpositionConfig: "beltrami.recipes.superposition.recipe:SuperpositionRecipe",
 }
 
 

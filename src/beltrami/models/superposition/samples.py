@@ -155,13 +155,21 @@ class FeatureSamples:
 
 def padded(batch: Batch, room: Room) -> Batch:
     """The same batch with the shape of a room: more entries, of value 0 in an empty row."""
+    rows = batch.rows.new_empty(room.entries)
+    values = batch.values.new_empty(room.entries)
+    found = Batch(rows, torch.empty_like(rows), values, room.rows, batch.samples)
+    refill(found, batch)
+    return found
+
+
+def refill(into: Batch, batch: Batch) -> None:
+    """Put another batch where a padded one was."""
     entries = len(batch.rows)
-    if batch.count >= room.rows or entries > room.entries:
+    if batch.count >= into.count or entries > len(into.rows):
         raise ValueError(
-            f"{batch.count} rows with {entries} entries do not fit into {room.rows} with "
-            f"{room.entries}"
+            f"{batch.count} rows with {entries} entries do not fit into {into.count} with "
+            f"{len(into.rows)}"
         )
-    rows = batch.rows.new_full((room.entries,), room.rows - 1)
-    features, values = torch.zeros_like(rows), batch.values.new_zeros(room.entries)
-    rows[:entries], features[:entries], values[:entries] = batch.rows, batch.features, batch.values
-    return Batch(rows, features, values, room.rows, batch.samples)
+    into.rows[:entries], into.rows[entries:] = batch.rows, into.count - 1
+    into.features[:entries], into.features[entries:] = batch.features, 0
+    into.values[:entries], into.values[entries:] = batch.values, 0.0

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from beltrami.models.superposition.curved import curved_gradient
 from beltrami.models.superposition.members import Readout
-from beltrami.models.superposition.samples import Batch, FeatureSamples, padded
+from beltrami.models.superposition.samples import Batch, FeatureSamples, padded, refill
 from beltrami.models.superposition.stack import ToyStack
 from beltrami.models.superposition.update import StackUpdate
 
@@ -91,9 +91,10 @@ class _Graph:
     def __init__(
         self, training: StackTraining, batches: Sequence[Batch], numbers: Tensor, losses: bool
     ) -> None:
-        self.rooms = [data.room() for data in training.data]
         device = training.stack.table.device
-        self.batches = [padded(b, room) for b, room in zip(batches, self.rooms, strict=True)]
+        self.batches = [
+            padded(batch, data.room()) for batch, data in zip(batches, training.data, strict=True)
+        ]
         self.numbers = numbers.to(device)
         before = {name: value.clone() for name, value in training.state_dict().items()}
         apart = torch.cuda.Stream(device)
@@ -108,11 +109,8 @@ class _Graph:
             self.losses = training._move(self.batches, self.numbers, losses)
 
     def replay(self, batches: Sequence[Batch], numbers: Tensor) -> Tensor | None:
-        for room, held, batch in zip(self.rooms, self.batches, batches, strict=True):
-            new = padded(batch, room)
-            held.rows.copy_(new.rows)
-            held.features.copy_(new.features)
-            held.values.copy_(new.values)
+        for held, batch in zip(self.batches, batches, strict=True):
+            refill(held, batch)
         self.numbers.copy_(numbers, non_blocking=True)
         self.graph.replay()
         return None if self.losses is None else self.losses.clone()

@@ -1,0 +1,142 @@
+"""What the superposition recipe can be told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from beltrami.recipes.checks import check_counts, check_positive, file_name, option
+from beltrami.recipes.config import RunConfig
+from beltrami.recipes.superposition.law_names import check_law
+from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
+
+Readout = Literal["linear", "distance", "busemann"]
+TWIN: Readout = "linear"
+HALF = "half"
+FEWEST_WIDTHS = 3
+NAMES = {
+    "linear": "linear",
+    "distance": "hyperbolic distance",
+    "busemann": "Busemann",
+    HALF: "half the steps",
+}
+
+
+@dataclass(frozen=True)
+class SuperpositionConfig(RunConfig):
+    """Measure how the loss of a toy model falls with its width, and whether superposition is why.
+
+    Samples have a few of many features; an auto-encoder with fewer dimensions than features is to
+    give them back. Weight decay (--gammas above 0) leaves most features out: the loss is what was
+    left out, and its exponent depends on the data. Rows that are drawn to length 1 (below 0)
+    keep all features in superposition: the loss is their overlap, about 1/m. All widths and gammas
+    of a law are trained at once. The default takes about ten minutes on two cores.
+    """
+
+    recipe: ClassVar[str] = "superposition"
+    adding: ClassVar[tuple[str, ...]] = (*RunConfig.adding, "laws", "densities", "readouts")
+
+    jobs: int = 2
+    """Stacks that are trained side by side, each in a process of its own and on a CPU by one
+    thread, which is as quick as several for matrices of this size."""
+
+    preset: Preset = "small"
+    """What the options below are where they are not given: small, or the paper's grid and its
+    experiment with many features, which are meant for a GPU."""
+
+    laws: tuple[str, ...] | None = None
+    """How frequent features are: power:EXPONENT, linear, exponential:SCALE, counts:FILE (the
+    numbers at the ends of its lines), each a comparison of its own. (preset small: power:1
+    exponential:40)"""
+
+    densities: tuple[float, ...] = (0.0,)
+    """How dense samples are, each again a comparison: 0 is one feature a sample on average, at 1
+    the most frequent is in all of them."""
+
+    features: int | None = None
+    """Features, n. (preset small: 400)"""
+
+    widths: tuple[int, ...] | None = None
+    """Dimensions of the models, m, three at least. (preset small: 6 10 16 25 40)"""
+
+    gammas: tuple[float, ...] | None = None
+    """Weight decay where 0 or more; below 0, how fast the lengths of rows are drawn to 1. (preset
+    small: -0.556 0.333)"""
+
+    unit: bool = False
+    """One more regime, in which all rows have length 1."""
+
+    readouts: tuple[Readout, ...] = (TWIN,)
+    """How features are read of a hidden state; distance and busemann are those of hyperbolic space,
+    with as many parameters, and take ten times as long."""
+
+    curvature: float = 1.0
+    """c of the curvature -c, for the read-outs that have one."""
+
+    check_steps: bool = True
+    """Train the linear models with half the steps, too: what that changes, more steps may."""
+
+    steps: int | None = None
+    """Steps of a training. (preset small: 16000)"""
+
+    batch: int | None = None
+    """Samples a step. (preset small: 512)"""
+
+    learning_rate: float | None = None
+    """At its highest; it rises in the first steps and falls to 5 % along a cosine. (0.01; preset
+    paper-large: falls with the width)"""
+
+    warm_up: float | None = None
+    """Share of the steps in which the rate rises. (preset small: 0.1)"""
+
+    def chosen(self, name: str) -> Any:
+        """An option, or what the preset says."""
+        value = getattr(self, name)
+        return PRESETS[self.preset][name] if value is None else value
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        super().check()
+        chosen = _Chosen(self)
+        check_counts(chosen, "features", "steps", "batch")
+        check_positive(chosen, "curvature", "learning_rate")
+        if not 0 <= chosen.warm_up < 1:
+            raise ValueError(f"--warm-up must be at least 0 and below 1, got {chosen.warm_up:g}")
+        for name in ("laws", "densities", "widths", "gammas", "readouts"):
+            values = getattr(chosen, name)
+            if not values and not (name == "gammas" and self.unit):
+                raise ValueError(f"{option(name)} is empty; give at least one")
+            if len(set(values)) < len(values):
+                listed = " ".join(map(str, values))
+                raise ValueError(f"{option(name)} names one twice: {listed}")
+        for law in chosen.laws:
+            check_law(law)
+        widths, n = chosen.widths, chosen.features
+        if len(widths) < FEWEST_WIDTHS or min(widths) < 1 or max(widths) >= n:
+            raise ValueError(
+                f"--widths must be {FEWEST_WIDTHS} or more, each at least 1 and below the {n} "
+                f"features, got {' '.join(map(str, widths))}"
+            )
+        for gamma in chosen.gammas:
+            if not math.isfinite(gamma):
+                raise ValueError(f"--gammas must be finite numbers, got {gamma}")
+        for share in self.densities:
+            if not 0 <= share <= 1:
+                raise ValueError(f"--densities must lie in 0..1, got {share:g}")
+        if self.check_steps and chosen.steps < 2:
+            raise ValueError("--steps 1 has no half; give --no-check-steps")
+
+    def data_name(self) -> str:
+        """The preset and the laws."""
+        return file_name("-".join([self.preset, *self.chosen("laws")]))
+
+
+class _Chosen:
+    """The options with the preset's values in place, for checks."""
+
+    def __init__(self, config: SuperpositionConfig) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return self._config.chosen(name) if name in SMALL else getattr(self._config, name)

@@ -1,0 +1,64 @@
+"""The published figures of the toy model, where a run has their settings.
+
+published.json has them: numbers read from the vector graphics of the paper's figures 1, 3, 4 and 7,
+each of one training, as no seeds are published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+NEAR = 0.002  # of gammas, which are rounded
+SAME = 0.001  # of densities and exponents
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, Any]:
+    """All of them; `published.json` says where they are from."""
+    text = files("beltrami.recipes.superposition").joinpath("published.json")
+    found: dict[str, Any] = json.loads(text.read_text(encoding="utf-8"))
+    return found
+
+
+def has_published_settings(settings: Mapping[str, Any]) -> bool:
+    """Whether models of a run are those of the published grid, trained as long."""
+    theirs = published()["settings"]
+    return all(settings[name] == theirs[name] for name in theirs)
+
+
+def published_exponent(data_exponent: float, gamma: float) -> float | None:
+    """Of the grid's samples with one feature on average; None where the grid has no such cell."""
+    grid = published()
+    place = next((i for i, g in enumerate(grid["gammas"]) if abs(g - gamma) <= NEAR), None)
+    row = next(
+        (v for a, v in grid["exponents"].items() if abs(float(a) - data_exponent) <= SAME), None
+    )
+    return None if place is None or row is None else float(row[place])
+
+
+def published_losses(data_exponent: float, gamma: float, density: float) -> list[float] | None:
+    """Of the six widths, where they are published.
+
+    Args:
+        data_exponent: of the law. gamma: of the regime. density: features a sample.
+    """
+    told = published()["losses"]
+    if abs(data_exponent - 1) > SAME or abs(gamma - told["gamma"]) > NEAR:
+        return None
+    for known, row in zip(told["densities"], told["rows"], strict=True):
+        if abs(known - density) <= SAME:
+            return list(map(float, row))
+    return None
+
+
+def published_large(law: str, gamma: float) -> list[float] | None:
+    """Losses of the experiment with 10,240 features, of eight widths."""
+    for regime in ("weak", "strong"):
+        told = published()["large"][regime]
+        if abs(told["gamma"] - gamma) <= NEAR and law in told:
+            return list(map(float, told[law]))
+    return None

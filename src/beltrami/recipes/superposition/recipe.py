@@ -1,0 +1,159 @@
+"""The superposition recipe: laws of frequencies, ways to read features, and their models.
+
+A trial is a whole stack: all widths and gammas of one law, one read-out and one seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor, nn
+
+from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
+from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.session import Session
+from beltrami.recipes.superposition.config import HALF, NAMES, TWIN, SuperpositionConfig
+from beltrami.recipes.superposition.law_names import law_title
+from beltrami.recipes.superposition.laws import frequencies
+from beltrami.recipes.superposition.measures import evaluation, metrics_of
+from beltrami.recipes.superposition.presets import LARGE
+from beltrami.recipes.superposition.regimes import members_of, regimes_of
+from beltrami.recipes.superposition.training import Tally, train_stack
+from beltrami.recipes.threads import one_thread
+
+if TYPE_CHECKING:
+    from beltrami.recipes.outcome import Outcome
+    from beltrami.report.page import Page, Table
+
+_LARGE_SCALE = 100  # of the loss, in the paper's experiment with many features
+
+
+class SuperpositionRecipe(Recipe[SuperpositionConfig]):
+    """How the loss of toy models falls with their width."""
+
+    name: ClassVar[str] = "superposition"
+    title: ClassVar[str] = "Superposition"
+    names: ClassVar[dict[str, str]] = NAMES
+
+    def __init__(self, config: SuperpositionConfig) -> None:
+        super().__init__(config)
+        self.frequencies: dict[str, Tensor] = {}
+        self._laws: dict[str, str] = {}
+        n = config.chosen("features")
+        for law in config.chosen("laws"):
+            p = frequencies(law, n)
+            for share in config.densities:
+                group = law_title(law) + (f", density {share:g}" if share else "")
+                self.frequencies[group] = denser(p, share)
+                self._laws[group] = law
+        self._tallies: dict[str, Tally] = {}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """Those of every gamma."""
+        return metrics_of(regimes_of(self.settings))
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What all trials share."""
+        config = self.config
+        large = config.preset == LARGE
+        by_width = large and config.learning_rate is None
+        samples = config.chosen("batch") * config.chosen("features")
+        return {
+            "features": config.chosen("features"),
+            "widths": sorted(config.chosen("widths")),
+            "gammas": sorted(config.chosen("gammas")),
+            "unit": config.unit,
+            "batch": config.chosen("batch"),
+            "rates": "by width" if by_width else config.chosen("learning_rate"),
+            "warm_up": config.chosen("warm_up"),
+            "scale": 2 * _LARGE_SCALE / samples if large else None,
+        }
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        for group, p in self.frequencies.items():
+            digest.update(group.encode())
+            digest.update(p.numpy().tobytes())
+        return {
+            "name": ", ".join(self.frequencies),
+            "features": self.config.chosen("features"),
+            # Laws may be added to a run; each trial has the digest of its own frequencies.
+            "digest": hashlib.sha256(str(self.config.chosen("features")).encode()).hexdigest(),
+            "frequencies": digest.hexdigest(),
+        }
+
+    def data_facts(self) -> dict[str, Any]:
+        """Laws, features and digest."""
+        return self._facts
+
+    def contestants(self) -> Sequence[Contestant]:
+        """Each way to read features, for each law; and the linear one with half the steps."""
+        steps = self.config.chosen("steps")
+        found = []
+        for group, p in self.frequencies.items():
+            common = {
+                **self.settings,
+                "law": self._laws[group],
+                "density": round(float(p.sum()), 3),
+                "frequencies": hashlib.sha256(p.numpy().tobytes()).hexdigest(),
+                "steps": steps,
+            }
+            for readout in (TWIN, *(r for r in self.config.readouts if r != TWIN)):
+                settings = {**common, "readout": readout}
+                if readout != TWIN:
+                    settings["curvature"] = self.config.curvature
+                control = None if readout == TWIN else TWIN
+                found.append(Contestant(readout, group, settings, control))
+            if self.config.check_steps:
+                half = {**common, "readout": TWIN, "steps": steps // 2}
+                found.append(Contestant(HALF, group, half, TWIN))
+        return found
+
+    def build(self, trial: Trial) -> nn.Module:
+        """The stack of a trial."""
+        return ToyStack(trial["features"], members_of(trial.settings), seed=trial.seed)
+
+    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+        """All members at once, on the same samples."""
+        assert isinstance(model, ToyStack)
+        p, steps = self.frequencies[trial.group], trial["steps"]
+        data = FeatureSamples(p, trial["batch"], seed=trial.seed, device=session.device)
+        training = StackTraining(
+            model,
+            [data],
+            steps=steps,
+            warm_up=round(trial["warm_up"] * steps),
+            readout=trial["readout"],
+            c=trial.settings.get("curvature", 1.0),
+            scale=trial["scale"],
+        )
+        tally = Tally(len(model.members)).to(session.device)
+        self._tallies[trial.name] = tally
+        # Matrices of this size are multiplied as quickly by one thread.
+        with one_thread() if session.device.type == "cpu" else nullcontext():
+            train_stack(training, tally, steps, session)
+
+    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+        """Losses of the last steps, lengths of rows, overlaps and exponents."""
+        assert isinstance(model, ToyStack)
+        losses = self._tallies.pop(trial.name).mean.cpu()
+        return evaluation(model, losses, self.frequencies[trial.group], trial.settings)
+
+    def page(self, outcome: Outcome) -> Page:
+        """The page for people."""
+        from beltrami.recipes.superposition.report import superposition_page
+
+        return superposition_page(self, outcome)
+
+    def tables(self, outcome: Outcome) -> Sequence[Table]:
+        """A row a regime."""
+        from beltrami.recipes.superposition.standings import regime_tables
+
+        return regime_tables(self, outcome)

@@ -1,0 +1,336 @@
+"""The superposition recipe's page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.pages import run_facts, training_figure
+from beltrami.recipes.superposition.config import HALF, TWIN
+from beltrami.recipes.superposition.law_names import law_number
+from beltrami.recipes.superposition.measures import BINS, LONGEST, key
+from beltrami.recipes.superposition.published import (
+    SAME,
+    has_published_settings,
+    published_exponent,
+    published_losses,
+)
+from beltrami.recipes.superposition.standings import (
+    RegimeResult,
+    kappa_line,
+    regime_results,
+    regime_tables,
+    unsettled,
+)
+from beltrami.report.charts import Series, heat_map, line_chart
+from beltrami.report.page import Figure, Page, Row, Section, Table
+
+if TYPE_CHECKING:
+    from beltrami.recipes.superposition.recipe import SuperpositionRecipe
+
+MOST_LINES = 6  # of a picture
+FEWEST_CELLS = 3  # laws, or gammas, that a heat map is for
+WHAT_IT_IS = (
+    "Each sample has a few of many features, with values between 0 and 2. A model has fewer "
+    "dimensions than there are features, one row of weights for each of them, and is to give the "
+    "sample back: y = ReLU(x·W·Wᵀ + b).",
+    "Weight decay (γ above 0) shrinks rows that are not worth their length: rare features are left "
+    "out, and the loss is about what they carry. That is weak superposition; its exponent depends "
+    "on how fast frequencies fall. Below 0, γ draws all rows to length 1: all features are kept, "
+    "more than fit side by side, and the loss is what they overlap. That is strong superposition; "
+    "directions that avoid each other as well as they can overlap by about 1/m.",
+)
+HOW_IT_IS_MEASURED = (
+    "The loss is the squared error of a sample, the mean of the last hundred steps. The exponent "
+    "is minus the slope of log loss over log width, by least squares; the table has it for windows "
+    "without the narrowest models, too, since a curve that bends has no one exponent.",
+    "Features: the share whose row is longer than ½, of the widest model. Overlap: mean squared "
+    "cosine of its rows, times m; 1 is what random directions have. Unlearned: what features with "
+    "shorter rows would lose if they were left out, Σ (4/3·p − p²).",
+    "Superposition is called strong where 90 % of the features or more are represented, weak where "
+    "they are three a dimension or fewer, by the model of the middle width.",
+)
+
+
+def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
+    """The page of a finished run."""
+    config, data = recipe.config, recipe.data_facts()
+    groups = outcome.groups()
+    sections = [
+        Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
+        Section("What happens", WHAT_IT_IS),
+    ]
+    sections += [Section("Is it trained long enough?", _settled_words(recipe, outcome))]
+    if figures := _maps(recipe, outcome):
+        sections.append(Section("Laws and gammas", (), figures))
+    for group, standings in groups.items():
+        sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, standings)))
+    if (beside := _published(recipe, outcome)) is not None:
+        sections.append(beside)
+    sections += [
+        Section("How it was trained", (), (training_figure(outcome, recipe.names),)),
+        Section("How it is measured", HOW_IT_IS_MEASURED),
+    ]
+    return Page(
+        title="Superposition: how loss falls with width",
+        lead=_lead(outcome),
+        figures=tuple(_loss_figure(recipe, group, found) for group, found in groups.items()),
+        table=None,
+        sections=tuple(sections),
+        facts=(
+            ("Features", f"{data['features']:,}: {data['name']}"),
+            ("Widths", ", ".join(map(str, recipe.settings["widths"]))),
+            (
+                "Training",
+                f"Adam, {config.chosen('steps'):,} steps of {config.chosen('batch'):,} samples",
+            ),
+            *run_facts(outcome, recipe.names),
+        ),
+        command=outcome.command,
+        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+    )
+
+
+def _lead(outcome: Outcome) -> str:
+    """The first law's regimes, and whether the steps were enough."""
+    group, standings = next(iter(outcome.groups().items()))
+    twin = next(s for s in standings if s.contestant.model == TWIN)
+    found = regime_results(twin)
+    ends = found if len(found) < 3 else [found[0], found[-1]]
+    said = "; ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
+    late = unsettled(outcome)
+    rest = " Half the steps give other numbers: it has not converged." if late else ""
+    return f"With {group}, the loss falls with the width to the power of minus {said}.{rest}"
+
+
+def _settled_words(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[str, ...]:
+    if not recipe.config.check_steps:
+        return ("Not checked: --no-check-steps left out the models with half the steps.",)
+    late = unsettled(outcome)
+    if not late:
+        return (
+            "Half the steps give exponents within 0.1 and losses of the widest models within 10 %.",
+        )
+    return (
+        "No: exponents of models that are not trained to the end are too small, those of strong "
+        "superposition above all. Give more --steps.",
+        *(f"{line}." for line in late),
+    )
+
+
+def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
+    series = []
+    for standing in standings:
+        model = standing.contestant.model
+        if model == HALF:
+            continue
+        for one in _spread(regime_results(standing)):
+            name = (
+                one.regime.title if model == TWIN else f"{one.regime.title}, {recipe.names[model]}"
+            )
+            half = [i.half_width or 0.0 for i in one.losses]
+            mean = [i.mean for i in one.losses]
+            series.append(
+                Series(
+                    name,
+                    one.widths,
+                    mean,
+                    [max(m - h, m / 10) for m, h in zip(mean, half, strict=True)],
+                    [m + h for m, h in zip(mean, half, strict=True)],
+                )
+            )
+            fit = one.windows.fits[0]
+            if model == TWIN:
+                line = [fit.at(m) for m in one.widths]
+                series.append(Series(f"{name}: m^−{fit.exponent:.2f}", one.widths, line))
+    svg = line_chart(
+        series,
+        title=f"Loss by width: {group}",
+        description="Squared error of a sample by the width of the model, with fitted lines.",
+        x_label="Width m",
+        y_label="Loss",
+        x_log=True,
+        y_log=True,
+    )
+    return Figure(f"Loss by width: {group}", svg, "Means over seeds with 95 % intervals.")
+
+
+def _spread(found: Sequence[RegimeResult]) -> list[RegimeResult]:
+    """No more than a picture can show, evenly taken."""
+    if len(found) <= MOST_LINES // 2:
+        return list(found)
+    places = {round(i * (len(found) - 1) / (MOST_LINES // 2 - 1)) for i in range(MOST_LINES // 2)}
+    return [found[i] for i in sorted(places)]
+
+
+def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
+    """Exponents by law and gamma, and shares of features by width and gamma."""
+    figures = []
+    controls = [s for s in outcome.standings if s.contestant.model == TWIN]
+    results = [regime_results(s) for s in controls]
+    titles = [one.regime.key.replace("-", "−") for one in results[0]]
+    if len(controls) >= FEWEST_CELLS:
+        svg = heat_map(
+            [[one.exponent.mean for one in found] for found in results],
+            rows=[s.contestant.group for s in controls],
+            columns=titles,
+            title="Exponents by law and gamma",
+            description="Minus the slope of log loss over log width.",
+            x_label="γ",
+            y_label="Frequencies",
+        )
+        figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds.", True))
+    if len(titles) >= FEWEST_CELLS:
+        for standing, found in zip(controls, results, strict=True):
+            svg = heat_map(
+                [[one.shares[i] for one in found] for i in range(len(found[0].widths))],
+                rows=[f"m = {m}" for m in found[0].widths],
+                columns=titles,
+                title="Represented features by width and gamma",
+                description="The share of features whose row is longer than one half.",
+                x_label="γ",
+                y_label="Width",
+                limits=(0.0, 1.0),
+            )
+            heading = f"Represented features: {standing.contestant.group}"
+            figures.append(Figure(heading, svg, "Share with rows above ½, means over seeds.", True))
+    return tuple(figures)
+
+
+def _feature_figures(
+    recipe: SuperpositionRecipe, standings: Sequence[Standing]
+) -> tuple[Figure, ...]:
+    """Lengths of rows, their overlaps, and overlaps by width."""
+    twin = next(s for s in standings if s.contestant.model == TWIN)
+    shown = _spread(regime_results(twin))
+    widths = shown[0].widths
+    m = widths[len(widths) // 2]
+    curves = twin.results[0].curves
+    lengths = [(i + 0.5) * LONGEST / BINS for i in range(BINS)]
+    cosines = [(i + 0.5) / BINS for i in range(BINS)]
+    figures = [
+        Figure(
+            "Lengths of rows",
+            line_chart(
+                [
+                    Series(one.regime.title, lengths, curves[key("lengths", one.regime)])
+                    for one in shown
+                ],
+                title="Lengths of rows",
+                description=f"How many rows of the model of width {m} have which length.",
+                x_label=f"Length, m = {m}",
+                y_label="Rows",
+                step=True,
+            ),
+            "First seed; the last bin has all that are longer.",
+        ),
+        Figure(
+            "Overlaps of rows",
+            line_chart(
+                [
+                    *(
+                        Series(one.regime.title, cosines, curves[key("cosines", one.regime)])
+                        for one in shown
+                    ),
+                    Series("random directions", cosines, _random_cosines(m)),
+                    Series("equiangular", *_spike(recipe.config.chosen("features"), m)),
+                ],
+                title="Overlaps of rows",
+                description="Shares of the cosines of pairs of rows that are longer than one half.",
+                x_label=f"|cos|, m = {m}",
+                y_label="Share of pairs",
+                step=True,
+            ),
+            "First seed, rows above ½; equiangular is as far apart as all can be at once.",
+        ),
+        Figure(
+            "Overlap by width",
+            line_chart(
+                [
+                    *(Series(one.regime.title, one.widths, one.overlaps) for one in shown),
+                    Series("1/m", widths, [1 / m for m in widths]),
+                    Series("κ²", widths, kappa_line(recipe.config.chosen("features"), widths)),
+                ],
+                title="Mean squared overlap by width",
+                description="Beside random directions, and the least that is possible.",
+                x_label="Width m",
+                y_label="Mean squared cosine",
+                x_log=True,
+                y_log=True,
+            ),
+            "κ² is of ν = min(n, m²/2) directions.",
+        ),
+    ]
+    return tuple(figures)
+
+
+def _random_cosines(m: int) -> list[float]:
+    """Shares of |cos| of random directions in the bins: of density ∝ (1 − t²)^((m − 3)/2)."""
+    if m < 2:
+        return [0.0] * (BINS - 1) + [1.0]
+    steps = 50
+    weights = []
+    for i in range(BINS):
+        ts = [(i + (k + 0.5) / steps) / BINS for k in range(steps)]
+        weights.append(math.fsum((1 - t * t) ** ((m - 3) / 2) for t in ts))
+    total = math.fsum(weights)
+    return [w / total for w in weights]
+
+
+def _spike(n: int, m: int) -> tuple[list[float], list[float]]:
+    """All pairs at the same |cos|."""
+    at = math.sqrt(kappa_line(n, [m])[0])
+    return [at, at], [0.0, 1.0]
+
+
+def _published(recipe: SuperpositionRecipe, outcome: Outcome) -> Section | None:
+    """Beside the paper's numbers, where the settings are the paper's."""
+    rows = []
+    for standing in outcome.standings:
+        settings = standing.contestant.settings
+        law, density = settings["law"], settings["density"]
+        if standing.contestant.model != TWIN or not has_published_settings(settings):
+            continue
+        if not law.startswith("power:"):
+            continue
+        exponent = law_number(law)
+        for one in regime_results(standing):
+            gamma = one.regime.gamma
+            if gamma is None:
+                continue
+            dense = abs(density - 1) > SAME
+            theirs = None if dense else published_exponent(exponent, gamma)
+            losses = published_losses(exponent, gamma, density)
+            if theirs is None and losses is None:
+                continue
+            off = (
+                "–"
+                if losses is None
+                else ", ".join(
+                    f"{mine.mean / their - 1:+.0%}"
+                    for mine, their in zip(one.losses, losses, strict=True)
+                )
+            )
+            rows.append(
+                Row(
+                    f"{standing.contestant.group}, {one.regime.title}",
+                    "",
+                    (
+                        one.exponent.format(2),
+                        "–" if theirs is None else f"{theirs:.2f}",
+                        "–" if theirs is None else f"{one.exponent.mean - theirs:+.2f}",
+                        off,
+                    ),
+                )
+            )
+    if not rows:
+        return None
+    table = Table(
+        "Ours beside the published numbers, each of which is of one training.",
+        ("Exponent", "Published", "Difference", "Losses, ours over theirs"),
+        tuple(rows),
+        head="Models",
+    )
+    return Section("Beside the published figures", (), (), (table,))

@@ -1,0 +1,97 @@
+"""Options of the superposition recipe: presets, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from beltrami.recipes.superposition.config import SuperpositionConfig
+from beltrami.recipes.superposition.law_names import law_title
+from beltrami.recipes.superposition.laws import frequencies
+from beltrami.recipes.superposition.recipe import SuperpositionRecipe
+
+
+def test_presets_give_what_is_not_given() -> None:
+    config = SuperpositionConfig(preset="paper", widths=(3, 4, 5))
+    config.check()
+    assert config.chosen("features") == 1000
+    assert config.chosen("widths") == (3, 4, 5)
+    assert config.chosen("gammas")[2] == -0.556
+    assert len(config.chosen("gammas")) == 10
+
+
+def test_the_large_experiments_rates_fall_with_the_width() -> None:
+    from beltrami.recipes.superposition.regimes import members_of
+
+    recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
+    first, *_, last = members_of(recipe.settings)
+    assert (first.width, last.width) == (8, 1024)
+    assert (first.rate, first.bias_rate) == (0.02, 0.25)
+    assert last.rate == pytest.approx(0.02 * (8 / 1024) ** 0.25)
+    assert recipe.settings["scale"] == pytest.approx(200 / (8192 * 10240))
+    own = SuperpositionRecipe(
+        SuperpositionConfig(preset="paper-large", laws=("linear",), learning_rate=0.003)
+    )
+    assert {m.rate for m in members_of(own.settings)} == {0.003}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"laws": ("cubic",)}, "power:EXPONENT"),
+        ({"laws": ("power:x",)}, "number of 0 or more"),
+        ({"laws": ("power:-1",)}, "number of 0 or more"),
+        ({"laws": ("exponential:0",)}, "above 0"),
+        ({"laws": ("linear:3",)}, "'linear:3'"),
+        ({"laws": ()}, "--laws is empty"),
+        ({"laws": ("linear", "linear")}, "names one twice"),
+        ({"widths": (3, 4)}, "--widths must be 3 or more"),
+        ({"widths": (0, 4, 5)}, "at least 1"),
+        ({"widths": (3, 4, 400)}, "below the 400 features"),
+        ({"gammas": (math.nan,)}, "finite"),
+        ({"gammas": ()}, "--gammas is empty"),
+        ({"densities": (1.5,)}, "got 1.5"),
+        ({"curvature": 0.0}, "--curvature"),
+        ({"warm_up": 1.0}, "--warm-up"),
+        ({"steps": 0}, "--steps must be at least 1"),
+        ({"steps": 1}, "--no-check-steps"),
+        ({"batch": 0}, "--batch"),
+        ({"learning_rate": -1.0}, "--learning-rate"),
+        ({"readouts": ()}, "--readouts is empty"),
+    ],
+)
+def test_what_is_refused(options: dict[str, object], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        SuperpositionConfig(**options).check()  # type: ignore[arg-type]
+
+
+def test_unit_rows_alone_are_a_regime() -> None:
+    SuperpositionConfig(gammas=(), unit=True).check()
+
+
+def test_laws() -> None:
+    assert law_title("power:1.5") == "power law 1.5"
+    assert law_title("counts:/some/where/words.csv") == "counts of words.csv"
+    for law in ("power:0", "power:1.2", "linear", "exponential:40"):
+        assert float(frequencies(law, 50).sum()) == pytest.approx(1)
+
+
+def test_counts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "words.csv"
+    path.write_text("word,count\nthe,30\nof,10\n\nzyzzyva,0\na,60\n")
+    assert torch.allclose(
+        frequencies(f"counts:{path}", 3), torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    )
+    with pytest.raises(ValueError, match="has 3 counts above 0, and --features asks for 4"):
+        frequencies(f"counts:{path}", 4)
+    path.write_text("1\nmany\n")
+    with pytest.raises(ValueError, match="line 2 ends with 'many'"):
+        frequencies(f"counts:{path}", 1)
+    with pytest.raises(ValueError, match="cannot read"):
+        frequencies(f"counts:{tmp_path / 'absent'}", 1)
+    path.write_bytes(b"\xff\xfe1\n")
+    with pytest.raises(ValueError, match="cannot read"):
+        frequencies(f"counts:{path}", 1)

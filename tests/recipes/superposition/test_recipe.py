@@ -1,0 +1,107 @@
+"""The superposition recipe: runs from end to end, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from beltrami.recipes.registry import create
+from beltrami.recipes.runner import run
+from beltrami.recipes.superposition.config import SuperpositionConfig
+from beltrami.recipes.superposition.standings import regime_results, unsettled
+from tests.recipes.interruption import run_interrupted
+
+
+def tiny(**changes: object) -> SuperpositionConfig:
+    options: dict[str, object] = {
+        "features": 30,
+        "widths": (5, 2, 3),
+        "gammas": (0.4, -0.5),
+        "laws": ("power:1",),
+        "steps": 60,
+        "batch": 64,
+        "seeds": 2,
+        "jobs": 1,
+        "device": "cpu",
+    }
+    return SuperpositionConfig(**{**options, **changes})  # type: ignore[arg-type]
+
+
+def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
+    outcome = run_interrupted(tiny(), tmp_path, training=1, step=40)
+    whole, half = outcome.standings
+    assert (whole.contestant.model, half.contestant.model) == ("linear", "half")
+    assert half.contestant.twin == "linear"
+    assert [m["key"] for m in outcome.document["metrics"]][:2] == ["loss -0.5", "exponent -0.5"]
+    first = regime_results(whole)[0]
+    assert first.widths == (2, 3, 5)  # sorted
+    assert len(first.losses) == 3
+    page = (tmp_path / "broken" / "report.html").read_text()
+    assert "γ = −0.5" in page
+    assert "Half the steps give other numbers" in page  # sixty steps are nothing
+    assert "Give more --steps" in page
+
+
+def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> None:
+    config = tiny(
+        laws=("linear", "exponential:8"),
+        densities=(0.0, 0.1),
+        readouts=("busemann", "linear", "distance"),
+        check_steps=False,
+        unit=True,
+        seeds=1,
+        steps=30,
+        out=tmp_path / "run",
+    )
+    outcome = run(create(config))
+    groups = outcome.groups()
+    assert list(groups) == [
+        "linear",
+        "linear, density 0.1",
+        "exponential 8",
+        "exponential 8, density 0.1",
+    ]
+    for standings in groups.values():
+        assert [s.contestant.model for s in standings] == ["linear", "busemann", "distance"]
+        assert len({s.results[0].parameters for s in standings}) == 1  # as many parameters
+        assert len(regime_results(standings[0])) == 3
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Exponents by law and gamma" in page
+    assert "Represented features by width and gamma" in page
+    assert "rows of length 1, hyperbolic distance" in page
+    assert "Not checked" in page
+
+
+def test_laws_can_be_added_and_nothing_else(tmp_path: Path) -> None:
+    config = tiny(seeds=1, out=tmp_path)
+    first = run(create(config)).document
+    more = run(create(replace(config, laws=("power:1", "linear"), resume=True))).document
+    kept = [t for t in more["trials"] if t["group"] == "power law 1"]
+    assert kept == first["trials"]
+    with pytest.raises(ValueError, match="other settings"):
+        run(create(replace(config, widths=(2, 3, 6), resume=True)))
+
+
+def test_a_short_training_shows_both_regimes(tmp_path: Path) -> None:
+    """All features in the one, few in the other, whose loss is what was left out."""
+    config = tiny(
+        features=60, widths=(3, 5, 8), steps=1500, batch=128, seeds=1, out=tmp_path,
+        check_steps=False,
+    )  # fmt: skip
+    (standing,) = run(create(config)).standings
+    strong, weak = regime_results(standing)
+    assert min(strong.shares) > 0.8
+    assert max(weak.shares) < 0.5
+    assert weak.losses[-1].mean == pytest.approx(weak.unlearned[-1], rel=0.35)
+    assert strong.losses[-1].mean < weak.losses[-1].mean
+    assert strong.exponent.mean > weak.exponent.mean
+
+
+def test_what_is_settled(tmp_path: Path) -> None:
+    outcome = run(create(tiny(seeds=1, out=tmp_path)))
+    (whole, half) = outcome.standings
+    assert any("γ = −0.5" in line for line in unsettled(outcome))
+    unmoved = replace(half, results=whole.results, comparisons=whole.comparisons)
+    assert unsettled(replace(outcome, standings=[whole, unmoved])) == []
