@@ -63,14 +63,14 @@ def heat_map(
     parts = [fitted(EDGE, EDGE + FONT, y_label, WIDTH - 2 * EDGE, kind="name")]
     for i, (name, row) in enumerate(zip(rows, values, strict=True)):
         y = top + i * CELL
-        cut = shorten(name, left - EDGE - 8, FONT)
+        cut = shorten(name, left - EDGE - 7, FONT)
         parts.append(text(left - 8, y + CELL / 2 + 0.35 * FONT, cut, anchor="end", kind="tick"))
         for j, value in enumerate(row):
             x = left + j * wide
             told = f"{name}, {columns[j]}: "
             parts += _cell(x, y, wide, value, (low, high), told, digits)
     parts += _column_names(columns, left, wide, foot)
-    parts.append(fitted(EDGE, foot + 2 * LINE, x_label, WIDTH - 2 * EDGE, kind="name"))
+    parts.append(fitted(left, foot + 2 * LINE, x_label, WIDTH - EDGE - left, kind="name"))
     note = hidden_note(sum(map(len, values)) - len(shown))
     height = foot + 2 * LINE + EDGE + 2
     if note:

@@ -10,7 +10,7 @@ import pytest
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
 from beltrami.recipes.superposition.config import SuperpositionConfig
-from beltrami.recipes.superposition.standings import regime_results, unsettled
+from beltrami.recipes.superposition.standings import regime_results, settling
 from tests.recipes.interruption import run_interrupted
 
 
@@ -42,6 +42,7 @@ def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
     assert "γ = −0.5" in page
     assert "Half the steps give other numbers" in page  # sixty steps are nothing
     assert "Give more --steps" in page
+    assert "half the steps" not in page.split("Is it trained long enough?")[0].split("<table")[1]
 
 
 def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> None:
@@ -102,6 +103,11 @@ def test_a_short_training_shows_both_regimes(tmp_path: Path) -> None:
 def test_what_is_settled(tmp_path: Path) -> None:
     outcome = run(create(tiny(seeds=1, out=tmp_path)))
     (whole, half) = outcome.standings
-    assert any("γ = −0.5" in line for line in unsettled(outcome))
+    strong, weak = settling(outcome)
+    assert (strong.group, strong.regime, weak.regime) == ("power law 1", "γ = −0.5", "γ = 0.4")
+    assert not strong.settled
     unmoved = replace(half, results=whole.results, comparisons=whole.comparisons)
-    assert unsettled(replace(outcome, standings=[whole, unmoved])) == []
+    for one in settling(replace(outcome, standings=[whole, unmoved])):
+        assert one.settled
+        assert (one.fell, one.after) == (0.0, one.before)
+    assert settling(replace(outcome, standings=[whole])) == []

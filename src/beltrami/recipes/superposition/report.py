@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from beltrami.analysis.superposition import ExponentFit
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.superposition.config import HALF, TWIN
@@ -22,7 +23,8 @@ from beltrami.recipes.superposition.standings import (
     kappa_line,
     regime_results,
     regime_tables,
-    unsettled,
+    settling,
+    settling_table,
 )
 from beltrami.report.charts import Series, heat_map, line_chart
 from beltrami.report.page import Figure, Page, Row, Section, Table
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from beltrami.recipes.superposition.recipe import SuperpositionRecipe
 
 MOST_LINES = 6  # of a picture
+FEW_LINES = 2  # regimes, with which a picture has room for fitted lines
 FEWEST_CELLS = 3  # laws, or gammas, that a heat map is for
 WHAT_IT_IS = (
     "Each sample has a few of many features, with values between 0 and 2. A model has fewer "
@@ -62,7 +65,7 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
         Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
         Section("What happens", WHAT_IT_IS),
     ]
-    sections += [Section("Is it trained long enough?", _settled_words(recipe, outcome))]
+    sections.append(_settled_section(outcome))
     if figures := _maps(recipe, outcome):
         sections.append(Section("Laws and gammas", (), figures))
     for group, standings in groups.items():
@@ -100,24 +103,24 @@ def _lead(outcome: Outcome) -> str:
     found = regime_results(twin)
     ends = found if len(found) < 3 else [found[0], found[-1]]
     said = "; ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
-    late = unsettled(outcome)
-    rest = " Half the steps give other numbers: it has not converged." if late else ""
+    settled = all(one.settled for one in settling(outcome))
+    rest = "" if settled else " Half the steps give other numbers: it has not converged."
     return f"With {group}, the loss falls with the width to the power of minus {said}.{rest}"
 
 
-def _settled_words(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[str, ...]:
-    if not recipe.config.check_steps:
-        return ("Not checked: --no-check-steps left out the models with half the steps.",)
-    late = unsettled(outcome)
-    if not late:
-        return (
-            "Half the steps give exponents within 0.1 and losses of the widest models within 10 %.",
-        )
-    return (
-        "No: exponents of models that are not trained to the end are too small, those of strong "
-        "superposition above all. Give more --steps.",
-        *(f"{line}." for line in late),
+def _settled_section(outcome: Outcome) -> Section:
+    heading = "Is it trained long enough?"
+    found = settling(outcome)
+    if not found:
+        return Section(heading, ("Not checked: --no-check-steps left out half the steps.",))
+    words = (
+        "It seems so: half the steps give exponents within 0.1, and losses of the widest models "
+        "that are at most 10 % higher."
+        if all(one.settled for one in found)
+        else "No. Exponents of models that are not trained to the end are too small, those of "
+        "strong superposition above all. Give more --steps."
     )
+    return Section(heading, (words,), (), (settling_table(found),))
 
 
 def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
@@ -126,10 +129,11 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
         model = standing.contestant.model
         if model == HALF:
             continue
-        for one in _spread(regime_results(standing)):
-            name = (
-                one.regime.title if model == TWIN else f"{one.regime.title}, {recipe.names[model]}"
-            )
+        shown = _spread(regime_results(standing))
+        for one in shown:
+            exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
+            own = "" if model == TWIN else f", {recipe.names[model]}"
+            name = f"{one.regime.title}{own}: {exponent}"
             half = [i.half_width or 0.0 for i in one.losses]
             mean = [i.mean for i in one.losses]
             series.append(
@@ -141,10 +145,10 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
                     [m + h for m, h in zip(mean, half, strict=True)],
                 )
             )
-            fit = one.windows.fits[0]
-            if model == TWIN:
-                line = [fit.at(m) for m in one.widths]
-                series.append(Series(f"{name}: m^−{fit.exponent:.2f}", one.widths, line))
+            if len(shown) <= FEW_LINES and model == TWIN:
+                fits = one.windows.fits
+                for fit in fits[:: max(1, len(fits) - 1)]:  # the first and the last
+                    series.append(_fitted_line(fit, one.regime.title))
     svg = line_chart(
         series,
         title=f"Loss by width: {group}",
@@ -155,6 +159,13 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
         y_log=True,
     )
     return Figure(f"Loss by width: {group}", svg, "Means over seeds with 95 % intervals.")
+
+
+def _fitted_line(fit: ExponentFit, regime: str) -> Series:
+    """The line of a window, over the widths that it has."""
+    widths = sorted(set(fit.widths))
+    name = f"{regime}, fit from {widths[0]:g}"
+    return Series(name, widths, [fit.at(m) for m in widths])
 
 
 def _spread(found: Sequence[RegimeResult]) -> list[RegimeResult]:
@@ -181,7 +192,7 @@ def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
             x_label="γ",
             y_label="Frequencies",
         )
-        figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds.", True))
+        figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds."))
     if len(titles) >= FEWEST_CELLS:
         for standing, found in zip(controls, results, strict=True):
             svg = heat_map(
@@ -195,7 +206,7 @@ def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
                 limits=(0.0, 1.0),
             )
             heading = f"Represented features: {standing.contestant.group}"
-            figures.append(Figure(heading, svg, "Share with rows above ½, means over seeds.", True))
+            figures.append(Figure(heading, svg, "Share with rows above ½, means over seeds."))
     return tuple(figures)
 
 

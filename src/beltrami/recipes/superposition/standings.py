@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,59 +89,59 @@ def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
     """A table a law and density: a row a regime and a way to read features."""
     seeds = len(outcome.standings[0].results)
-    spread = f"Exponents: mean ± 95% t-interval over {seeds} seeds" if seeds > 1 else "One seed"
-    return [
-        Table(
-            f"{group}. {spread}; “from” leaves out narrower models.",
-            _columns(standings[0]),
-            tuple(_rows(recipe, standings)),
-            head="Models",
+    spread = f"± is a 95% t-interval over {seeds} seeds" if seeds > 1 else "One seed"
+    tables = []
+    for group, standings in outcome.groups().items():
+        shown = [s for s in standings if s.contestant.model != HALF]
+        compared = len(shown) > 1
+        tables.append(
+            Table(
+                f"{group}. {spread}; “from” leaves out narrower models.",
+                _columns(shown[0], compared),
+                tuple(row for s in shown for row in _rows(recipe, s, compared)),
+                head="Models",
+            )
         )
-        for group, standings in outcome.groups().items()
-    ]
+    return tables
 
 
-def _columns(standing: Standing) -> tuple[str, ...]:
+def _columns(standing: Standing, compared: bool) -> tuple[str, ...]:
     widths = standing.contestant.settings["widths"]
-    later = [f"from m = {m}" for m in widths[1 : min(SHOWN_WINDOWS, len(widths) - 2)]]
     return (
+        "Superposition",
         "Exponent",
-        "− linear",
-        *later,
+        *(["− linear"] if compared else []),
+        *(f"from {m}" for m in widths[1 : min(SHOWN_WINDOWS, len(widths) - 2)]),
         "R²",
-        f"Loss, m = {widths[-1]}",
+        f"Loss at {widths[-1]}",
         "Features",
         "Overlap · m",
-        "Loss/unlearned",
-        "Superposition",
+        "/ unlearned",
     )
 
 
-def _rows(recipe: SuperpositionRecipe, standings: Sequence[Standing]) -> list[Row]:
-    n = recipe.config.chosen("features")
-    rows = []
-    for standing in standings:
-        model = standing.contestant.model
-        for one in regime_results(standing):
-            name = recipe.names[model]
-            title = one.regime.title if model == TWIN else f"{one.regime.title}, {name}"
-            compared = standing.comparison(key(EXPONENT, one.regime))
-            later = one.windows.fits[1 : min(SHOWN_WINDOWS, len(one.widths) - 2)]
-            middle = len(one.widths) // 2
-            said = classify_regime(one.shares[middle], n, one.widths[middle])
-            values: tuple[str | Cell, ...] = (
-                show(one.exponent, 2),
-                "–" if model == TWIN else difference_cell(compared),
-                *(_number(fit.exponent) for fit in later),
-                f"{one.windows.fits[0].r_squared:.3f}",
-                show(one.losses[-1], 4),
-                f"{one.shares[-1]:.1%}",
-                _number(one.overlaps[-1] * one.widths[-1]),
-                _number(_over_unlearned(one)),
-                said.name,
-            )
-            rows.append(Row(title, "", values))
-    return rows
+def _rows(recipe: SuperpositionRecipe, standing: Standing, compared: bool) -> Iterator[Row]:
+    n, model = recipe.config.chosen("features"), standing.contestant.model
+    for one in regime_results(standing):
+        name = one.regime.title if model == TWIN else f"{one.regime.title}, {recipe.names[model]}"
+        difference = standing.comparison(key(EXPONENT, one.regime))
+        middle = len(one.widths) // 2
+        values: list[str | Cell] = [
+            classify_regime(one.shares[middle], n, one.widths[middle]).name,
+            show(one.exponent, 2),
+        ]
+        if compared:
+            values.append("–" if model == TWIN else difference_cell(difference))
+        later = one.windows.fits[1 : min(SHOWN_WINDOWS, len(one.widths) - 2)]
+        values += [
+            *(_number(fit.exponent) for fit in later),
+            f"{one.windows.fits[0].r_squared:.3f}",
+            show(one.losses[-1], 4),
+            f"{one.shares[-1]:.1%}",
+            _number(one.overlaps[-1] * one.widths[-1]),
+            _number(_over_unlearned(one)),
+        ]
+        yield Row(name, "", tuple(values))
 
 
 def _over_unlearned(one: RegimeResult) -> float:
@@ -154,8 +154,29 @@ def _number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
-def unsettled(outcome: Outcome) -> list[str]:
-    """What half the steps change, in words; none where nothing says that more are needed."""
+@dataclass(frozen=True)
+class Settling:
+    """What the second half of the steps changed, in one regime.
+
+    Args:
+        group, regime: where. before, after: exponents with half the steps and with all.
+        fell: by which share the loss of the widest model did.
+    """
+
+    group: str
+    regime: str
+    before: float
+    after: float
+    fell: float
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing says that more steps are needed."""
+        return abs(self.after - self.before) <= MOVED and self.fell <= SETTLED
+
+
+def settling(outcome: Outcome) -> list[Settling]:
+    """Of all regimes of the linear models; none where half the steps were not trained."""
     found = []
     for group, standings in outcome.groups().items():
         by_model = {s.contestant.model: s for s in standings}
@@ -163,15 +184,32 @@ def unsettled(outcome: Outcome) -> list[str]:
             continue
         whole, half = regime_results(by_model[TWIN]), regime_results(by_model[HALF])
         for now, before in zip(whole, half, strict=True):
-            moved = now.exponent.mean - before.exponent.mean
-            fell = before.losses[-1].mean / now.losses[-1].mean - 1
-            if abs(moved) > MOVED or fell > SETTLED:
-                found.append(
-                    f"{group}, {now.regime.title}: from half the steps to all, the exponent moved "
-                    f"from {before.exponent.mean:.2f} to {now.exponent.mean:.2f}, and the loss of "
-                    f"the widest model fell by {1 - 1 / (1 + fell):.0%}"
-                )
+            fell = 1 - now.losses[-1].mean / before.losses[-1].mean
+            exponents = before.exponent.mean, now.exponent.mean
+            found.append(Settling(group, now.regime.title, *exponents, fell))
     return found
+
+
+def settling_table(found: Sequence[Settling]) -> Table:
+    """A row a regime."""
+    return Table(
+        "Exponents with half the steps and with all; what the widest model's loss fell by.",
+        ("Half", "All", "Loss fell", "Settled"),
+        tuple(
+            Row(
+                f"{one.group}, {one.regime}",
+                "",
+                (
+                    _number(one.before),
+                    _number(one.after),
+                    f"{one.fell:.0%}".replace("-", "−"),
+                    "yes" if one.settled else "no",
+                ),
+            )
+            for one in found
+        ),
+        head="Models",
+    )
 
 
 def kappa_line(n: int, widths: Sequence[int]) -> list[float]:
