@@ -95,7 +95,9 @@ def cases(device: str, quick: bool) -> list[Case]:
 def stacked(case: Case, device: str) -> Callable[[], None]:
     """A step of our stack."""
     stack = ToyStack(case.features, case.members()).to(device)
-    data = FeatureSamples(power_law(case.features, 1.0), case.batch, device=device)
+    # As many at once as a round has steps: each round draws once.
+    p, chunk = power_law(case.features, 1.0), STEPS[device]
+    data = FeatureSamples(p, case.batch, device=device, chunk=chunk)
     training = StackTraining(stack, [data], steps=_MANY, warm_up=10)
     done = 0
 

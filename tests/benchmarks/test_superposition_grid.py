@@ -66,6 +66,7 @@ def test_a_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """With the paper's settings made small."""
     small = {"features": 30, "widths": [2, 3, 4, 5, 6, 7], "batch": 20, "steps": 12}
     monkeypatch.setitem(theirs.published(), "settings", small)
+    monkeypatch.setitem(theirs.published(), "represented_width", 4)
     config = SuperpositionConfig(
         preset="paper",
         features=30,

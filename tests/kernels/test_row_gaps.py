@@ -106,7 +106,8 @@ def test_registers_hold_the_tile() -> None:
         text=True,
         env=environment,
     )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1]
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    if any(word in last for word in ("ImportError", "ModuleNotFound", "FileNotFound")):
         pytest.skip(f"this Triton compiles in another way, or has not its tools here: {last}")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0", "0"]  # bytes of a stack, for float32 and float64

@@ -1,10 +1,9 @@
 """`row_gaps` on a GPU, without the products in memory.
 
-Each program keeps a tile of the product in registers while it walks along k, some steps at a time:
-row k of the symmetric matrix serves both sides. A thread has one column of the tile and all its
-rows, so that the maximum over the steps stays inside it: taken one step at a time, or in a tile
-whose columns are fewer than the threads, the numbers go from thread to thread, at ten times the
-cost. A strip of columns leaves one number a row.
+Each program keeps a tile of the product in registers while it walks along k, some steps at a time.
+A thread has one column of the tile and all its rows, so that the maximum over the steps stays
+inside it: taken one step at a time, or in a tile whose columns are fewer than the threads, the
+numbers go from thread to thread, at ten times the cost. A strip of columns leaves one number a row.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def row_gaps(a: Tensor, first: int, last: int) -> Tensor:
     return found.amax(1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "last", "strips"])  # or some blocks compile it anew
 def _gaps(
     a_ptr: tl.tensor,
     found_ptr: tl.tensor,

@@ -53,6 +53,7 @@ def test_the_large_experiments_rates_fall_with_the_width() -> None:
         ({"widths": (3, 4, 400)}, "below the 400 features"),
         ({"gammas": (math.nan,)}, "finite"),
         ({"gammas": ()}, "--gammas is empty"),
+        ({"gammas": (0.12345678, 0.12345679)}, "first six digits"),
         ({"densities": (1.5,)}, "got 1.5"),
         ({"curvature": 0.0}, "--curvature"),
         ({"warm_up": 1.0}, "--warm-up"),
@@ -66,6 +67,22 @@ def test_the_large_experiments_rates_fall_with_the_width() -> None:
 def test_what_is_refused(options: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         SuperpositionConfig(**options).check()  # type: ignore[arg-type]
+
+
+def test_laws_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_text("\n".join(str(i) for i in range(1, 500)))
+    files = tuple(f"counts:{tmp_path / name / 'x.txt'}" for name in ("a", "b"))
+    for laws in (files, ("power:1", "power:1.0")):
+        with pytest.raises(ValueError, match="both called"):
+            SuperpositionRecipe(SuperpositionConfig(laws=laws))
+
+
+@pytest.mark.parametrize("law", ["power:300", "exponential:0.01"])
+def test_laws_that_fall_to_nothing(law: str) -> None:
+    with pytest.raises(ValueError, match=f"--laws {law} falls below"):
+        frequencies(law, 400)
 
 
 def test_unit_rows_alone_are_a_regime() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from beltrami.analysis.superposition import fit_exponent
+from beltrami.recipes.registry import create
+from beltrami.recipes.runner import run
 from beltrami.recipes.superposition.config import SuperpositionConfig
 from beltrami.recipes.superposition.published import (
+    has_large_settings,
     has_published_settings,
     published,
     published_exponent,
@@ -38,13 +44,45 @@ def test_cells_that_are_not_there() -> None:
 def test_the_large_experiment() -> None:
     losses = published_large("exponential:400", -1.0)
     assert losses is not None
-    assert fit_exponent(published()["large"]["widths"], losses).exponent == pytest.approx(
-        1.005, abs=0.001
-    )
+    assert fit_exponent(
+        published()["large"]["settings"]["widths"], losses
+    ).exponent == pytest.approx(1.005, abs=0.001)
 
 
 def test_only_the_papers_settings_count() -> None:
-    for options, expected in (({}, True), ({"steps": 10_000}, False), ({"batch": 512}, False)):
-        recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper", **options))  # type: ignore[arg-type]
+    others = ({"steps": 10_000}, {"batch": 512}, {"learning_rate": 0.3}, {"warm_up": 0.5})
+    for options, expected in (({}, True), *((other, False) for other in others)):
+        recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper", **options))
         linear = recipe.contestants()[0]
         assert has_published_settings(linear.settings) is expected
+    large = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
+    assert has_large_settings(large.contestants()[0].settings)
+    assert not has_published_settings(large.contestants()[0].settings)
+
+
+def test_a_page_beside_the_published_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both experiments, with their settings made small."""
+    small = {"features": 30, "widths": [2, 3, 4, 5, 6, 7], "batch": 20, "steps": 12}
+    monkeypatch.setitem(published(), "settings", small)
+    monkeypatch.setitem(published(), "represented_width", 4)
+    monkeypatch.setitem(published()["large"], "settings", {"features": 31})
+    theirs = [1.0] * 6
+    monkeypatch.setitem(published()["large"]["strong"], "linear", theirs)
+    base = SuperpositionConfig(
+        widths=(2, 3, 4, 5, 6, 7), batch=20, steps=12, seeds=1, jobs=1, device="cpu",
+        check_steps=False,
+    )  # fmt: skip
+    laws = ("power:1", "linear")
+    run(create(replace(base, features=30, laws=laws, gammas=(-0.556, 0.2), out=tmp_path / "a")))
+    page = (tmp_path / "a/report.html").read_text()
+    assert "Beside the published figures" in page
+    rows = page.split("Beside the published figures")[1].split("</table>")[0]
+    assert rows.count("power law 1, γ = −0.556") == 1
+    assert "1.06" in rows
+    assert "linear" not in rows
+    assert "γ = 0.2" not in rows  # no such cell
+    run(create(replace(base, features=31, laws=laws, gammas=(-1.0, 0.2), out=tmp_path / "b")))
+    rows = (tmp_path / "b/report.html").read_text().split("Beside the published figures")[1]
+    assert "linear, γ = −1" in rows.split("</table>")[0]

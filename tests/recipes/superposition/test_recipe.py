@@ -60,9 +60,9 @@ def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> No
     groups = outcome.groups()
     assert list(groups) == [
         "linear",
-        "linear, density 0.1",
+        "linear, 2.45 features a sample",
         "exponential 8",
-        "exponential 8, density 0.1",
+        "exponential 8, 1.73 features a sample",
     ]
     for standings in groups.values():
         assert [s.contestant.model for s in standings] == ["linear", "busemann", "distance"]
@@ -109,5 +109,7 @@ def test_what_is_settled(tmp_path: Path) -> None:
     unmoved = replace(half, results=whole.results, comparisons=whole.comparisons)
     for one in settling(replace(outcome, standings=[whole, unmoved])):
         assert one.settled
-        assert (one.fell, one.after) == (0.0, one.before)
+        assert (one.change, one.after) == (0.0, one.before)
+    worse = replace(strong, before=1.0, after=1.0, change=0.5)
+    assert not worse.settled  # a loss that rises is not at its end either
     assert settling(replace(outcome, standings=[whole])) == []

@@ -17,7 +17,8 @@ from torch import Tensor
 
 FREQUENT = 0.3  # from which on a feature is drawn for each sample
 _LARGEST = 2.0  # of a value; the mean is 1
-_APART = 1_000_003
+_APART, _OWN = 1_000_003, 1 << 40  # of seeds, and from those that models start with
+_MOST_DRAWN = 1 << 24  # numbers for frequent features at once
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class FeatureSamples:
         samples: of a batch.
         seed: of all draws.
         device: where they are drawn and used. Draws of a CPU and of a GPU differ.
-        chunk: steps that are drawn at once.
+        chunk: steps that are drawn at once, fewer where many features are frequent.
     """
 
     def __init__(
@@ -81,11 +82,13 @@ class FeatureSamples:
     ) -> None:
         if p.ndim != 1 or not bool(((p > 0) & (p <= 1)).all()):
             raise ValueError("p must be probabilities (n,), above 0 and at most 1")
-        self.p, self.samples, self.seed, self.chunk = p.double().cpu(), samples, seed, chunk
+        self.p, self.samples, self.seed = p.double().cpu(), samples, seed
         self.device = torch.device(device)
         frequent = self.p >= FREQUENT
         self._frequent = frequent.nonzero()[:, 0].to(self.device)
         self._share = self.p[frequent].to(self.device)
+        drawn = samples * max(1, len(self._share))
+        self.chunk = max(1, min(chunk, _MOST_DRAWN // drawn))
         rates = torch.where(frequent, 0.0, -torch.log1p(-torch.where(frequent, 0.0, self.p)))
         self._rate = float(rates.sum())  # of events a sample
         self._bounds = (rates.cumsum(0) / self._rate).to(self.device) if self._rate else None
@@ -113,7 +116,7 @@ class FeatureSamples:
 
     def _draw(self, number: int) -> Iterator[Batch]:
         """The batches of a chunk."""
-        g = torch.Generator(self.device).manual_seed(self.seed * _APART + number)
+        g = torch.Generator(self.device).manual_seed(_OWN + self.seed * _APART + number)
         n, count = len(self.p), self.chunk * self.samples
         keys = [self._rare(count, n, g), self._often(count, n, g)]
         key = torch.cat(keys).sort().values  # by sample, then by feature

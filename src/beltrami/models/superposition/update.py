@@ -31,7 +31,7 @@ def schedule(step: int, steps: int, warm_up: int) -> float:
     """
     if step < warm_up:
         return (step + 1) / warm_up
-    along = (step - warm_up) / max(1, steps - warm_up)
+    along = (step + 1 - warm_up) / max(1, steps - warm_up)
     return _LEAST + (1 - _LEAST) * (1 + math.cos(math.pi * along)) / 2
 
 

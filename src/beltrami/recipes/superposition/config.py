@@ -75,7 +75,8 @@ class SuperpositionConfig(RunConfig):
     """c of the curvature -c, for the read-outs that have one."""
 
     check_steps: bool = True
-    """Train the linear models with half the steps, too: what that changes, more steps may."""
+    """Whether the linear models are also trained with half the steps: what that changes, more steps
+    may change as well."""
 
     steps: int | None = None
     """Steps of a training. (preset small: 16000)"""
@@ -121,6 +122,9 @@ class SuperpositionConfig(RunConfig):
         for gamma in chosen.gammas:
             if not math.isfinite(gamma):
                 raise ValueError(f"--gammas must be finite numbers, got {gamma}")
+        if len({f"{gamma:g}" for gamma in chosen.gammas}) < len(chosen.gammas):
+            listed = " ".join(map(str, chosen.gammas))
+            raise ValueError(f"--gammas must differ in their first six digits, got {listed}")
         for share in self.densities:
             if not 0 <= share <= 1:
                 raise ValueError(f"--densities must lie in 0..1, got {share:g}")

@@ -25,7 +25,9 @@ def law_title(text: str) -> str:
     kind, _, rest = text.partition(":")
     if kind == "counts":
         return f"counts of {Path(rest).name}"
-    return {"power": f"power law {rest}", "exponential": f"exponential {rest}"}.get(kind, kind)
+    if kind == "linear":
+        return kind
+    return f"{'power law' if kind == 'power' else kind} {law_number(text):g}"
 
 
 def law_number(text: str) -> float:

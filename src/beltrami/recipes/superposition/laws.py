@@ -19,7 +19,14 @@ def frequencies(text: str, n: int) -> Tensor:
     if kind == "counts":
         return empirical(_counts(Path(rest), n))
     number = law_number(text)
-    return power_law(n, number) if kind == "power" else exponential(n, number)
+    found = power_law(n, number) if kind == "power" else exponential(n, number)
+    if not float(found.min()) > 0:
+        remedy = "a smaller exponent" if kind == "power" else "a larger scale"
+        raise ValueError(
+            f"--laws {text} falls below what numbers can hold within {n} features; give {remedy}, "
+            "or fewer --features"
+        )
+    return found
 
 
 def _counts(path: Path, n: int) -> Tensor:

@@ -21,7 +21,8 @@ from beltrami.recipes.superposition.regimes import Regime, regimes_of
 BINS = 40
 LONGEST = 2.0  # of the histograms of lengths
 EXPONENT, LOSS, HALF, ONE = "exponent", "loss", "represented", "above one"
-CURVES = (LOSS, HALF, ONE, "overlap", "long overlap", "unlearned")
+OVERLAP = "overlap"  # of rows longer than 1, as published
+CURVES = (LOSS, HALF, ONE, OVERLAP, "unlearned")
 
 
 def metrics_of(regimes: Sequence[Regime]) -> tuple[Metric, ...]:
@@ -61,8 +62,7 @@ def evaluation(
             lists[LOSS].append(float(losses[j]))
             lists[HALF].append(float(represented(w)))
             lists[ONE].append(float(represented(w, 1.0)))
-            lists["overlap"].append(_overlap(w))
-            lists["long overlap"].append(_overlap(w[w.norm(dim=1) > 1]))
+            lists[OVERLAP].append(_overlap(w[w.norm(dim=1) > 1]))
             lists["unlearned"].append(float(unlearned_loss(w, frequencies)))
         curves |= {key(name, regime): values for name, values in lists.items()}
         middle = stack.weight(here[len(widths) // 2]).detach().cpu()
@@ -77,7 +77,6 @@ def evaluation(
 
 def _overlap(rows: Tensor) -> float:
     """Mean squared cosine; −1 of fewer than two rows, since JSON has no NaN."""
-    rows = rows[rows.norm(dim=1) > 0]
     return overlaps(rows, pairs=2).mean_squared if len(rows) > 1 else -1.0
 
 

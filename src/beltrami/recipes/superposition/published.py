@@ -30,13 +30,27 @@ def has_published_settings(settings: Mapping[str, Any]) -> bool:
     return all(settings[name] == theirs[name] for name in theirs)
 
 
+def has_large_settings(settings: Mapping[str, Any]) -> bool:
+    """Whether models are those of the experiment with many features."""
+    theirs = published()["large"]["settings"]
+    return all(settings[name] == theirs[name] for name in theirs)
+
+
 def published_exponent(data_exponent: float, gamma: float) -> float | None:
     """Of the grid's samples with one feature on average; None where the grid has no such cell."""
+    return _cell("exponents", data_exponent, gamma)
+
+
+def published_share(data_exponent: float, gamma: float) -> float | None:
+    """Of features that the grid's models of width 39 represent, φ½."""
+    return _cell("represented", data_exponent, gamma)
+
+
+def _cell(table: str, data_exponent: float, gamma: float) -> float | None:
     grid = published()
     place = next((i for i, g in enumerate(grid["gammas"]) if abs(g - gamma) <= NEAR), None)
-    row = next(
-        (v for a, v in grid["exponents"].items() if abs(float(a) - data_exponent) <= SAME), None
-    )
+    rows = grid[table].items()
+    row = next((values for a, values in rows if abs(float(a) - data_exponent) <= SAME), None)
     return None if place is None or row is None else float(row[place])
 
 

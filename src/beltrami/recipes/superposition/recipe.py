@@ -47,8 +47,15 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         for law in config.chosen("laws"):
             p = frequencies(law, n)
             for share in config.densities:
-                group = law_title(law) + (f", density {share:g}" if share else "")
-                self.frequencies[group] = denser(p, share)
+                dense = denser(p, share)
+                many = f", {float(dense.sum()):.3g} features a sample" if share else ""
+                group = law_title(law) + many
+                if group in self.frequencies:
+                    raise ValueError(
+                        f"--laws and --densities have two that are both called {group!r}; rename "
+                        "a file, or leave one out"
+                    )
+                self.frequencies[group] = dense
                 self._laws[group] = law
         self._tallies: dict[str, Tally] = {}
 

@@ -6,18 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beltrami.analysis.superposition import ExponentFit
+from beltrami.analysis.superposition import ExponentFit, welch_bound
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
+from beltrami.recipes.superposition.beside import published_section
 from beltrami.recipes.superposition.config import HALF, TWIN
-from beltrami.recipes.superposition.law_names import law_number
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
-from beltrami.recipes.superposition.published import (
-    SAME,
-    has_published_settings,
-    published_exponent,
-    published_losses,
-)
+from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.standings import (
     RegimeResult,
     kappa_line,
@@ -27,7 +22,7 @@ from beltrami.recipes.superposition.standings import (
     settling_table,
 )
 from beltrami.report.charts import Series, heat_map, line_chart
-from beltrami.report.page import Figure, Page, Row, Section, Table
+from beltrami.report.page import Figure, Page, Section, Table
 
 if TYPE_CHECKING:
     from beltrami.recipes.superposition.recipe import SuperpositionRecipe
@@ -49,9 +44,10 @@ HOW_IT_IS_MEASURED = (
     "The loss is the squared error of a sample, the mean of the last hundred steps. The exponent "
     "is minus the slope of log loss over log width, by least squares; the table has it for windows "
     "without the narrowest models, too, since a curve that bends has no one exponent.",
-    "Features: the share whose row is longer than ½, of the widest model. Overlap: mean squared "
-    "cosine of its rows, times m; 1 is what random directions have. Unlearned: what features with "
-    "shorter rows would lose if they were left out, Σ (4/3·p − p²).",
+    "Features: the share whose row is longer than ½, and longer than 1, of the widest model. "
+    "Overlap: mean squared cosine of its rows longer than 1, times m; 1 is what random directions "
+    "have. Unlearned: what features with rows up to ½ would lose if they were left out, "
+    "Σ (4/3·p − p²); the loss is shown as a multiple of that.",
     "Superposition is called strong where 90 % of the features or more are represented, weak where "
     "they are three a dimension or fewer, by the model of the middle width.",
 )
@@ -62,7 +58,7 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
     config, data = recipe.config, recipe.data_facts()
     groups = outcome.groups()
     sections = [
-        Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
+        Section("The exponents", (), (), _exponent_tables(recipe, outcome)),
         Section("What happens", WHAT_IT_IS),
     ]
     sections.append(_settled_section(outcome))
@@ -70,7 +66,7 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
         sections.append(Section("Laws and gammas", (), figures))
     for group, standings in groups.items():
         sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, standings)))
-    if (beside := _published(recipe, outcome)) is not None:
+    if (beside := published_section(outcome)) is not None:
         sections.append(beside)
     sections += [
         Section("How it was trained", (), (training_figure(outcome, recipe.names),)),
@@ -96,16 +92,22 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
     )
 
 
+def _exponent_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Table, ...]:
+    """Those of the laws; half the steps have a section of their own."""
+    return tuple(regime_tables(recipe, outcome)[: len(outcome.groups())])
+
+
 def _lead(outcome: Outcome) -> str:
     """The first law's regimes, and whether the steps were enough."""
     group, standings = next(iter(outcome.groups().items()))
     twin = next(s for s in standings if s.contestant.model == TWIN)
     found = regime_results(twin)
-    ends = found if len(found) < 3 else [found[0], found[-1]]
-    said = "; ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
+    by_gamma = [one for one in found if one.regime.gamma is not None] or found
+    ends = by_gamma[:1] + by_gamma[1:][-1:]
+    said = ", ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
     settled = all(one.settled for one in settling(outcome))
     rest = "" if settled else " Half the steps give other numbers: it has not converged."
-    return f"With {group}, the loss falls with the width to the power of minus {said}.{rest}"
+    return f"With {group}, the exponent with which the loss falls over the width is {said}.{rest}"
 
 
 def _settled_section(outcome: Outcome) -> Section:
@@ -114,13 +116,14 @@ def _settled_section(outcome: Outcome) -> Section:
     if not found:
         return Section(heading, ("Not checked: --no-check-steps left out half the steps.",))
     words = (
-        "It seems so: half the steps give exponents within 0.1, and losses of the widest models "
-        "that are at most 10 % higher."
+        "It seems so: half the steps give exponents within 0.1, and the other half changes losses "
+        "of the widest models by 10 % at most."
         if all(one.settled for one in found)
-        else "No. Exponents of models that are not trained to the end are too small, those of "
-        "strong superposition above all. Give more --steps."
+        else "No. Exponents of models that are not trained to the end are too small as a rule, "
+        "those of strong superposition above all. Give more --steps."
     )
-    return Section(heading, (words,), (), (settling_table(found),))
+    only = "Checked with the linear read-out alone."
+    return Section(heading, (words, only), (), (settling_table(found),))
 
 
 def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
@@ -158,7 +161,11 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
         x_log=True,
         y_log=True,
     )
-    return Figure(f"Loss by width: {group}", svg, "Means over seeds with 95 % intervals.")
+    return Figure(
+        f"Loss by width: {group}",
+        svg,
+        "Means over seeds with 95 % intervals, cut off at a tenth of the mean.",
+    )
 
 
 def _fitted_line(fit: ExponentFit, regime: str) -> Series:
@@ -219,14 +226,18 @@ def _feature_figures(
     widths = shown[0].widths
     m = widths[len(widths) // 2]
     curves = twin.results[0].curves
-    lengths = [(i + 0.5) * LONGEST / BINS for i in range(BINS)]
-    cosines = [(i + 0.5) / BINS for i in range(BINS)]
+    lengths = [i * LONGEST / BINS for i in range(BINS + 1)]
+    cosines = [i / BINS for i in range(BINS + 1)]
+    pairs = {one.regime: curves[key("cosines", one.regime)] for one in shown}
+    highest = max(v for values in (*pairs.values(), _random_cosines(m)) for v in values)
+    most = max(curves[key(SHARE, one.regime)][len(widths) // 2] for one in shown)
+    rows = max(2, round(most * recipe.config.chosen("features")))
     figures = [
         Figure(
             "Lengths of rows",
             line_chart(
                 [
-                    Series(one.regime.title, lengths, curves[key("lengths", one.regime)])
+                    Series(one.regime.title, lengths, [*curves[key("lengths", one.regime)], 0.0])
                     for one in shown
                 ],
                 title="Lengths of rows",
@@ -241,12 +252,9 @@ def _feature_figures(
             "Overlaps of rows",
             line_chart(
                 [
-                    *(
-                        Series(one.regime.title, cosines, curves[key("cosines", one.regime)])
-                        for one in shown
-                    ),
-                    Series("random directions", cosines, _random_cosines(m)),
-                    Series("equiangular", *_spike(recipe.config.chosen("features"), m)),
+                    *(Series(r.title, cosines, [*values, 0.0]) for r, values in pairs.items()),
+                    Series("random directions", cosines, [*_random_cosines(m), 0.0]),
+                    _spike(rows, m, highest),
                 ],
                 title="Overlaps of rows",
                 description="Shares of the cosines of pairs of rows that are longer than one half.",
@@ -254,7 +262,7 @@ def _feature_figures(
                 y_label="Share of pairs",
                 step=True,
             ),
-            "First seed, rows above ½; equiangular is as far apart as all can be at once.",
+            f"First seed, rows above ½; equiangular is as far apart as {rows} can be at once.",
         ),
         Figure(
             "Overlap by width",
@@ -265,13 +273,13 @@ def _feature_figures(
                     Series("κ²", widths, kappa_line(recipe.config.chosen("features"), widths)),
                 ],
                 title="Mean squared overlap by width",
-                description="Beside random directions, and the least that is possible.",
+                description="Of rows longer than 1, beside random and equiangular directions.",
                 x_label="Width m",
                 y_label="Mean squared cosine",
                 x_log=True,
                 y_log=True,
             ),
-            "κ² is of ν = min(n, m²/2) directions.",
+            "Rows longer than 1; κ² is Welch's bound of ν = min(n, m²/2) directions.",
         ),
     ]
     return tuple(figures)
@@ -290,58 +298,7 @@ def _random_cosines(m: int) -> list[float]:
     return [w / total for w in weights]
 
 
-def _spike(n: int, m: int) -> tuple[list[float], list[float]]:
-    """All pairs at the same |cos|."""
-    at = math.sqrt(kappa_line(n, [m])[0])
-    return [at, at], [0.0, 1.0]
-
-
-def _published(recipe: SuperpositionRecipe, outcome: Outcome) -> Section | None:
-    """Beside the paper's numbers, where the settings are the paper's."""
-    rows = []
-    for standing in outcome.standings:
-        settings = standing.contestant.settings
-        law, density = settings["law"], settings["density"]
-        if standing.contestant.model != TWIN or not has_published_settings(settings):
-            continue
-        if not law.startswith("power:"):
-            continue
-        exponent = law_number(law)
-        for one in regime_results(standing):
-            gamma = one.regime.gamma
-            if gamma is None:
-                continue
-            dense = abs(density - 1) > SAME
-            theirs = None if dense else published_exponent(exponent, gamma)
-            losses = published_losses(exponent, gamma, density)
-            if theirs is None and losses is None:
-                continue
-            off = (
-                "–"
-                if losses is None
-                else ", ".join(
-                    f"{mine.mean / their - 1:+.0%}"
-                    for mine, their in zip(one.losses, losses, strict=True)
-                )
-            )
-            rows.append(
-                Row(
-                    f"{standing.contestant.group}, {one.regime.title}",
-                    "",
-                    (
-                        one.exponent.format(2),
-                        "–" if theirs is None else f"{theirs:.2f}",
-                        "–" if theirs is None else f"{one.exponent.mean - theirs:+.2f}",
-                        off,
-                    ),
-                )
-            )
-    if not rows:
-        return None
-    table = Table(
-        "Ours beside the published numbers, each of which is of one training.",
-        ("Exponent", "Published", "Difference", "Losses, ours over theirs"),
-        tuple(rows),
-        head="Models",
-    )
-    return Section("Beside the published figures", (), (), (table,))
+def _spike(rows: int, m: int, height: float) -> Series:
+    """All pairs at the same |cos|, that of Welch's bound; as high as the picture has room for."""
+    at = math.sqrt(welch_bound(rows, m))
+    return Series("equiangular", [at, at + 0.5 / BINS], [height, 0.0])

@@ -16,7 +16,7 @@ from beltrami.analysis.superposition import (
 )
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.superposition.config import HALF, TWIN
-from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, key
+from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, OVERLAP, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.regimes import Regime, regimes_of
 from beltrami.recipes.tables import difference_cell, show
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOVED = 0.1  # of an exponent between half and all steps, above which a training is not at its end
 SETTLED = 0.1  # of a loss, as a share
 SHOWN_WINDOWS = 3
+SINGLE = "± is the 95% interval of the fit of one seed"
 MOST_TIMES = 20  # of the loss to what is unlearned, beyond which the one is not the other
 
 
@@ -37,8 +38,9 @@ class RegimeResult:
 
     Args:
         regime: which. windows: exponents of all seeds' losses together, by window.
-        exponent: mean over seeds.
-        losses, shares, above_one, overlaps: means over seeds, one a width.
+        exponent: mean over seeds; of one seed with the interval of its fit.
+        losses, shares, above_one: means over seeds, one a width.
+        overlaps: mean squared cosines of rows longer than 1, one a width; NaN of fewer than two.
         unlearned: what features that are not represented must lose, one a width.
     """
 
@@ -61,17 +63,21 @@ def regime_results(standing: Standing) -> list[RegimeResult]:
     for regime in regimes_of(settings):
         curves = {
             name: [result.curves[key(name, regime)] for result in standing.results]
-            for name in (LOSS, SHARE, ONE, "overlap", "unlearned")
+            for name in (LOSS, SHARE, ONE, OVERLAP, "unlearned")
         }
         pooled = [float(v) for one in curves[LOSS] for v in one]
+        windows = exponent_windows(list(widths) * len(standing.results), pooled)
+        exponent = standing.comparison(key(EXPONENT, regime)).value
+        if exponent.half_width is None:
+            exponent = Interval(exponent.mean, windows.fits[0].high - windows.fits[0].exponent)
         found.append(
             RegimeResult(
                 regime,
                 widths,
-                exponent_windows(list(widths) * len(standing.results), pooled),
-                standing.comparison(key(EXPONENT, regime)).value,
+                windows,
+                exponent,
                 tuple(mean_interval(list(column)) for column in zip(*curves[LOSS], strict=True)),
-                *(_means(curves[name]) for name in (SHARE, ONE, "overlap", "unlearned")),
+                *(_means(curves[name]) for name in (SHARE, ONE, OVERLAP, "unlearned")),
             )
         )
     return found
@@ -87,9 +93,9 @@ def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
-    """A table a law and density: a row a regime and a way to read features."""
+    """A table a law and density, a row a regime and a way to read features; then the settling."""
     seeds = len(outcome.standings[0].results)
-    spread = f"± is a 95% t-interval over {seeds} seeds" if seeds > 1 else "One seed"
+    spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
     tables = []
     for group, standings in outcome.groups().items():
         shown = [s for s in standings if s.contestant.model != HALF]
@@ -102,6 +108,8 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
                 head="Models",
             )
         )
+    if found := settling(outcome):
+        tables.append(settling_table(found))
     return tables
 
 
@@ -115,6 +123,7 @@ def _columns(standing: Standing, compared: bool) -> tuple[str, ...]:
         "R²",
         f"Loss at {widths[-1]}",
         "Features",
+        "above 1",
         "Overlap · m",
         "/ unlearned",
     )
@@ -135,9 +144,10 @@ def _rows(recipe: SuperpositionRecipe, standing: Standing, compared: bool) -> It
         later = one.windows.fits[1 : min(SHOWN_WINDOWS, len(one.widths) - 2)]
         values += [
             *(_number(fit.exponent) for fit in later),
-            f"{one.windows.fits[0].r_squared:.3f}",
+            _number(one.windows.fits[0].r_squared, 3),
             show(one.losses[-1], 4),
             f"{one.shares[-1]:.1%}",
+            f"{one.above_one[-1]:.1%}",
             _number(one.overlaps[-1] * one.widths[-1]),
             _number(_over_unlearned(one)),
         ]
@@ -150,8 +160,8 @@ def _over_unlearned(one: RegimeResult) -> float:
     return loss / unlearned if unlearned > loss / MOST_TIMES else math.nan
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−") if math.isfinite(value) else "–"
+def _number(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 @dataclass(frozen=True)
@@ -160,19 +170,19 @@ class Settling:
 
     Args:
         group, regime: where. before, after: exponents with half the steps and with all.
-        fell: by which share the loss of the widest model did.
+        change: of the widest model's loss, as a share of what it was.
     """
 
     group: str
     regime: str
     before: float
     after: float
-    fell: float
+    change: float
 
     @property
     def settled(self) -> bool:
         """Whether nothing says that more steps are needed."""
-        return abs(self.after - self.before) <= MOVED and self.fell <= SETTLED
+        return abs(self.after - self.before) <= MOVED and abs(self.change) <= SETTLED
 
 
 def settling(outcome: Outcome) -> list[Settling]:
@@ -184,17 +194,23 @@ def settling(outcome: Outcome) -> list[Settling]:
             continue
         whole, half = regime_results(by_model[TWIN]), regime_results(by_model[HALF])
         for now, before in zip(whole, half, strict=True):
-            fell = 1 - now.losses[-1].mean / before.losses[-1].mean
+            change = now.losses[-1].mean / before.losses[-1].mean - 1
             exponents = before.exponent.mean, now.exponent.mean
-            found.append(Settling(group, now.regime.title, *exponents, fell))
+            found.append(Settling(group, now.regime.title, *exponents, change))
     return found
+
+
+def _converged(found: Sequence[Settling]) -> str:
+    if all(one.settled for one in found):
+        return "Trained long enough, as far as half the steps tell."
+    return "Not converged: half the steps give other numbers. Give more --steps."
 
 
 def settling_table(found: Sequence[Settling]) -> Table:
     """A row a regime."""
     return Table(
-        "Exponents with half the steps and with all; what the widest model's loss fell by.",
-        ("Half", "All", "Loss fell", "Settled"),
+        _converged(found),
+        ("Exponent, half", "all steps", "Loss", "Settled"),
         tuple(
             Row(
                 f"{one.group}, {one.regime}",
@@ -202,7 +218,7 @@ def settling_table(found: Sequence[Settling]) -> Table:
                 (
                     _number(one.before),
                     _number(one.after),
-                    f"{one.fell:.0%}".replace("-", "−"),
+                    f"{one.change:+.0%}".replace("-", "−"),
                     "yes" if one.settled else "no",
                 ),
             )
