@@ -128,10 +128,10 @@ def _settled_section(outcome: Outcome) -> Section:
 
 def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
     series = []
-    for standing in standings:
+    contestants = [s for s in standings if s.contestant.model != HALF]
+    alone = len(contestants) == 1
+    for standing in contestants:
         model = standing.contestant.model
-        if model == HALF:
-            continue
         shown = _spread(regime_results(standing))
         for one in shown:
             exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
@@ -148,7 +148,7 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
                     [m + h for m, h in zip(mean, half, strict=True)],
                 )
             )
-            if len(shown) <= FEW_LINES and model == TWIN:
+            if alone and len(shown) <= FEW_LINES:
                 fits = one.windows.fits
                 for fit in fits[:: max(1, len(fits) - 1)]:  # the first and the last
                     series.append(_fitted_line(fit, one.regime.title))
