@@ -22,12 +22,16 @@ from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.cli.tour import TourCommand
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.exploration.config import ExploreConfig
+from beltrami.recipes.family.config import FamilyConfig
+from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.tour_config import TourConfig
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.explore import ExploreCommand
+    from beltrami.cli.family import FamilyCommand
+    from beltrami.cli.forecast import ForecastCommand
     from beltrami.cli.run import RunCommand
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
         | CompareCommand
         | DiagnoseCommand
         | ExploreCommand
+        | FamilyCommand
+        | ForecastCommand
         | TourCommand
         | DataCommand
         | InfoCommand
@@ -110,6 +116,8 @@ def parse(arguments: Sequence[str]) -> Command:
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.explore import ExploreCommand
+    from beltrami.cli.family import FamilyCommand
+    from beltrami.cli.forecast import ForecastCommand
     from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
@@ -118,12 +126,16 @@ def parse(arguments: Sequence[str]) -> Command:
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
     exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))
+    family = subcommand("family", description=inspect.getdoc(FamilyConfig))
+    forecasting = subcommand("forecast", description=inspect.getdoc(ForecastConfig))
     commands = (
         run
         | Annotated[RunsCommand, subcommand("runs")]
         | Annotated[CompareCommand, subcommand("compare")]
         | Annotated[DiagnoseCommand, diagnosis]
         | Annotated[ExploreCommand, exploration]
+        | Annotated[FamilyCommand, family]
+        | Annotated[ForecastCommand, forecasting]
         | Annotated[TourCommand, tour]
         | Annotated[DataCommand, subcommand("data")]
         | Annotated[InfoCommand, subcommand("info")]

@@ -116,7 +116,7 @@ def test_every_number_of_the_page_is_in_the_document(tmp_path: Path) -> None:
     assert found.document == json.loads(found.path.read_text(encoding="utf-8"))
     page = found.report.read_text(encoding="utf-8")
     assert set(found.document["parts"]) == {
-        "tree-likeness", "curvature", "products", "pictures", "vectors", "words"
+        "tree-likeness", "curvature", "products", "pictures", "vectors", "superposition", "words"
     }  # fmt: skip
     assert "<w1>" not in page
     assert markup("<w1>") in page

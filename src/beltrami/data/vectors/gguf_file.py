@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from beltrami.data.vectors.table import Vectors, VectorsError
 from beltrami.data.vectors.tokens import label_tokens
 
 TOKEN_TABLE = "token_embd.weight"
-TOKEN_TABLES = (TOKEN_TABLE, "output.weight")
+OUTPUT_TABLE = "output.weight"
+TOKEN_TABLES = (TOKEN_TABLE, OUTPUT_TABLE)
 TOKENS = "tokenizer.ggml.tokens"
+ARCHITECTURE = "general.architecture"
 
 
 class GgufVectors(Vectors):
     """A tensor of a GGUF file, quantised or not."""
+
+    architecture: str = ""
+    """What the file calls the model's kind, such as "llama"."""
 
     def __init__(self, tensor: Any, path: Path) -> None:
         """A tensor of gguf's reader, which maps the file."""
@@ -49,8 +55,15 @@ class GgufVectors(Vectors):
             ) from error
 
 
-def open_gguf(path: Path, tensor: str | None = None) -> Vectors:
-    """The table of tokens of a model, or the tensor that `tensor` names."""
+def open_gguf(
+    path: Path, tensor: str | None = None, *, prefer: Sequence[str] = (TOKEN_TABLE,)
+) -> GgufVectors:
+    """The table of tokens of a model, or the tensor that `tensor` names.
+
+    Args:
+        path: of the file. tensor: the one asked for.
+        prefer: without `tensor`, the first of these that the file has.
+    """
     gguf = library("gguf", extra="gguf", needs=f"{path.name}, a GGUF file,")
     try:
         reader = gguf.GGUFReader(path)
@@ -61,11 +74,13 @@ def open_gguf(path: Path, tensor: str | None = None) -> Vectors:
     tensors = {found.name: found for found in reader.tensors}
     chosen = choose_tensor(
         list(tensors),
-        TOKEN_TABLE if tensor is None and TOKEN_TABLE in tensors else tensor,
+        next((name for name in prefer if name in tensors), None) if tensor is None else tensor,
         where=str(path),
         shape_of=lambda name: [int(size) for size in reversed(tensors[name].shape)],
     )
     vectors = GgufVectors(tensors[chosen], path)
+    if (field := reader.get_field(ARCHITECTURE)) is not None:
+        vectors.architecture = bytes(field.parts[field.data[0]]).decode("utf-8", "replace")
     field = reader.get_field(TOKENS)
     if chosen in TOKEN_TABLES and field is not None:
         label_tokens(

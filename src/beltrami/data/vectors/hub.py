@@ -24,7 +24,7 @@ def is_hub_name(source: str) -> bool:
 
 def open_hub(name: str, tensor: str | None = None) -> Vectors:
     """The token embedding of a model on the hub, or the tensor that `tensor` names."""
-    vectors, chosen = _files(name).open(tensor)
+    vectors, chosen = hub_files(name).open(tensor)
     vectors.name = name
     vectors.tensor = chosen
     tokens = hub_tokens(name) if is_token_table(chosen) else None
@@ -33,7 +33,13 @@ def open_hub(name: str, tensor: str | None = None) -> Vectors:
     return vectors
 
 
-def _files(name: str) -> ModelFiles:
+def hub_file(name: str, file: str) -> Path | None:
+    """A file of a model on the hub, fetched; None where there is none."""
+    return _Hub(name).find(file)
+
+
+def hub_files(name: str) -> ModelFiles:
+    """Which of the files of a model on the hub holds which tensor."""
     hub = _Hub(name)
     if (index := hub.find(INDEX)) is not None:
         return ModelFiles(name, read_index(index), hub.fetch, at_hand=False)

@@ -20,7 +20,7 @@ def open_folder(folder: Path, tensor: str | None = None) -> Vectors:
     Of a model in several files only the one that holds it is opened. Rows of tokens are labelled
     if the folder holds a tokenizer.
     """
-    vectors, chosen = _files(folder).open(tensor)
+    vectors, chosen = folder_files(folder).open(tensor)
     vectors.name = folder.resolve().name
     vectors.tensor = chosen
     tokens = folder_tokens(folder) if is_token_table(chosen) else None
@@ -35,7 +35,8 @@ def add_tokens(vectors: Vectors, tokens: list[str | None]) -> None:
     vectors.choices = (*vectors.choices, labels_digest(vectors.labels or ()))
 
 
-def _files(folder: Path) -> ModelFiles:
+def folder_files(folder: Path) -> ModelFiles:
+    """Which of a folder's files holds which tensor."""
     index = folder / INDEX
     if index.is_file():
         holders = read_index(index)

@@ -44,7 +44,7 @@ def open_vectors(
         tensor: which tensor, where the source has several; if not given, the token embedding.
         label: the column of labels in a CSV or parquet file; if not given, the first one of text.
     """
-    path = _existing(source)
+    path = existing_path(source)
     ending = path.suffix.lower() if path is not None and path.is_file() else None
     if label is not None and ending not in WITH_COLUMNS:
         raise VectorsError(
@@ -67,7 +67,7 @@ def list_vectors() -> list[str]:
     return list(NAMED)
 
 
-def _existing(source: str | Path) -> Path | None:
+def existing_path(source: str | Path) -> Path | None:
     """The path, if it is one and no name; a `Path` that is not there is an error at once."""
     if isinstance(source, str) and source in NAMED:
         return None

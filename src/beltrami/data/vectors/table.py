@@ -39,6 +39,8 @@ class Vectors(ABC):
     words: Sequence[str | None] | None
     """Where rows are tokens: the whole word that one stands for, None for pieces of words,
     punctuation and special tokens. None where rows are no tokens."""
+    tokenless: Sequence[int]
+    """Where rows are tokens: the rows that no token has, such as padding for the hardware."""
     extras: Mapping[str, Column]
     """Further columns of a CSV or parquet table, by name."""
     tensor: str | None
@@ -59,6 +61,7 @@ class Vectors(ABC):
         self.rows, self.width = shape
         self.labels = labels
         self.words = None
+        self.tokenless = ()
         self.extras = extras or {}
         self.tensor = tensor
         self.path = path
@@ -78,6 +81,7 @@ class Vectors(ABC):
             raise ValueError(f"rows must be at least 1, got {rows}")
         for first in range(0, self.rows, rows):
             yield first, self._read(first, min(first + rows, self.rows))
+        self._map_anew()  # what comes next may need the memory
 
     def take(self, rows: Tensor) -> Tensor:
         """Those rows, float32 (len(rows), width), in that order; a row may be asked for twice."""

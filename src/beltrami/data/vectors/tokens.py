@@ -19,6 +19,7 @@ def label_tokens(vectors: Vectors, tokens: Sequence[str | None]) -> None:
     vectors.labels = [
         f"<row {row}: no token>" if token is None else token for row, token in enumerate(padded)
     ]
+    vectors.tokenless = [row for row, token in enumerate(padded) if token is None]
     found = iter(words_of([token for token in padded if token is not None]))
     vectors.words = [None if token is None else next(found) for token in padded]
 

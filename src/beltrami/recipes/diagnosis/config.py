@@ -14,7 +14,16 @@ from beltrami.recipes.config import RUNS, option_words
 EMBEDDED = "wordnet-mammals"  # without an argument
 FEWEST = 20  # points in a sample, below which nothing can be told from anything
 Kind = Literal["auto", "vectors", "distances", "edges"]
-Part = Literal["tree-likeness", "curvature", "products", "pictures", "vectors", "words", "prompts"]
+Part = Literal[
+    "tree-likeness",
+    "curvature",
+    "products",
+    "pictures",
+    "vectors",
+    "superposition",
+    "words",
+    "prompts",
+]
 PARTS: tuple[Part, ...] = get_args(Part)
 FILES = ("frequencies", "texts", "task")
 _PRESENTATION = ("out", "fresh", "json")
@@ -28,6 +37,7 @@ class DiagnoseConfig:
     transformers (a folder or a name on the hub, whose token embeddings are taken), one of smollm2,
     minilm, wordllama and glove (after `beltrami data get NAME`), a matrix of distances, an edge
     list, or a hierarchy that `beltrami run hierarchy` knows. Without it: the mammals of WordNet.
+    The part "superposition" is about a model's output table (lm_head) where it has one of its own.
 
     Writes diagnosis.json and report.html. A part that is finished is not computed again for the
     same content and options.

@@ -28,6 +28,8 @@ import torch
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.vectors import Unembedding, VectorsError
+from beltrami.data.vectors.unembedding import as_rows, output_table
 from beltrami.recipes.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
 from beltrami.recipes.diagnosis.curvature import curvature
 from beltrami.recipes.diagnosis.pictures import pictures
@@ -35,6 +37,7 @@ from beltrami.recipes.diagnosis.products import products
 from beltrami.recipes.diagnosis.prompts import check_model, model_fingerprint, prompts
 from beltrami.recipes.diagnosis.samples import sample_rows
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick, VectorSource, open_source
+from beltrami.recipes.diagnosis.superposition import superposition
 from beltrami.recipes.diagnosis.table import table
 from beltrami.recipes.diagnosis.tree_likeness import tree_likeness
 from beltrami.recipes.diagnosis.verdict import judge
@@ -51,6 +54,7 @@ _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a par
     "pictures": ("sample", "seed", "metric"),
     "products": ("sample", "seed", "metric"),
     "vectors": ("sample", "repeats", "seed", "metric"),
+    "superposition": ("seed",),
     "words": ("frequencies", "metric"),
     "prompts": ("texts", "task", "prompts", "layer", "metric", "seed"),
 }
@@ -114,11 +118,14 @@ class _Work:
         self.config, self.source, self.watcher = config, source, watcher
         self.path = config.folder / DOCUMENT
         self._drawn: list[Drawn] | None = None
+        self._output: Unembedding | str | None = None
 
     def run(self) -> Diagnosis:
         before = self._before()
         makers = self._makers()
-        keys: dict[str, str] = {name: self._key(name) for name in makers}
+        # Not of others: the key of a part may need files that nobody asked for.
+        of_use = {*self.config.only, *before.get("parts", {})}
+        keys: dict[str, str] = {name: self._key(name) for name in makers if name in of_use}
         parts = self._still_right(before, keys)
         for name, make in makers.items():
             if name not in self.config.only:
@@ -168,6 +175,8 @@ class _Work:
         }
         if isinstance(source, VectorSource):
             found["vectors"] = lambda tick: table(source, self._rows(), tick)
+            if config.of == "embeddings":
+                found["superposition"] = self._superposition
             found["words"] = lambda tick: words(source, config.frequencies, tick)
         if config.texts or config.task:
             found["prompts"] = lambda tick: prompts(config, tick)
@@ -188,6 +197,32 @@ class _Work:
                 )
         return self._drawn
 
+    def output(self) -> Unembedding | str:
+        """The table whose overlaps are measured, or why it cannot be had.
+
+        Without a model it is the source's own rows. That a default diagnosis cannot come by it, or
+        would have to fetch a file for it, is no reason to fail.
+        """
+        assert isinstance(self.source, VectorSource)
+        if self._output is None:
+            config = self.config
+            asked = config.only != PARTS and "superposition" in config.only
+            try:
+                named = config.tensor or config.label
+                found = None if named else output_table(config.source, fetch=asked)
+                self._output = found or as_rows(self.source.vectors)
+            except VectorsError as error:
+                if asked:
+                    raise
+                self._output = str(error)
+        return self._output
+
+    def _superposition(self, tick: Tick) -> dict[str, Any]:
+        found = self.output()
+        if isinstance(found, str):
+            return {"missing": found}
+        return superposition(found, tick, seed=self.config.seed)
+
     def _rows(self) -> torch.Tensor:
         """All rows that are in a sample, once."""
         config = self.config
@@ -206,8 +241,21 @@ class _Work:
             used["wordfreq"] = wordfreq_version()
         if name == "prompts":
             used["model"] = model_fingerprint(self.config.source)
+        if name == "superposition":
+            used["table"] = self._output_key()
         told = [METHOD, self.source.digest, self.source.what, used]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def _output_key(self) -> list[Any]:
+        """Of the output table, beyond the source's own digest."""
+        found, source = self.output(), self.source
+        assert isinstance(source, VectorSource)
+        if isinstance(found, str):
+            return [found]
+        vectors = found.vectors
+        # A tensor of the file that the source's digest is of needs no second look at all of it.
+        other = "" if vectors.path == source.vectors.path else vectors.digest()
+        return [found.role, found.hidden, vectors.tensor, list(vectors.tokenless), other]
 
     def _before(self) -> dict[str, Any]:
         """What the folder holds already, if it is of the same source."""

@@ -11,6 +11,7 @@ from beltrami.analysis.curvature_fit import LADDER
 from beltrami.analysis.intervals import Interval
 from beltrami.recipes.diagnosis.numbers import as_interval
 from beltrami.recipes.diagnosis.pictures import METHODS
+from beltrami.recipes.diagnosis.superposition_report import superposition_section
 from beltrami.recipes.diagnosis.tree_likeness import DATA, NOISE, REFERENCES
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
 from beltrami.report.page import Figure, Page, Row, Section, Table
@@ -51,6 +52,7 @@ def diagnosis_page(document: dict[str, Any]) -> Page:
         *([_products_section(parts["products"])] if "products" in parts else []),
         *([_pictures_section(parts["pictures"])] if "pictures" in parts else []),
         *([_vectors_section(parts["vectors"])] if "vectors" in parts else []),
+        *([superposition_section(parts["superposition"])] if "superposition" in parts else []),
         *([_words_section(parts["words"])] if "words" in parts else []),
         *([_prompts_section(parts["prompts"])] if "prompts" in parts else []),
     ]
@@ -109,6 +111,10 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         if dimension := found.get("intrinsic_dimension"):
             yield "Intrinsic dimension", "by the two nearest", _number(dimension["two_nearest"], 1)
         yield "Mean cosine", "1: all one way", _number(found["isotropy"]["mean_cosine"], 3)
+    if "overlaps" in parts.get("superposition", {}):
+        found = parts["superposition"]
+        both = f"{_number(found['ratio'])} and {_number(found['ratio_centred'])}"
+        yield "Overlap of rows, times 1/m", "raw and centred; 1: as random", both
     if "prompts" in parts:
         told = parts["prompts"]
         yield (

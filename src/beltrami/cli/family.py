@@ -1,0 +1,58 @@
+"""`beltrami family`: its options and its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from beltrami.cli.console import make_console, print_json, print_path
+from beltrami.cli.diagnose import DiagnoseProgress
+from beltrami.cli.errors import BadInputError, InterruptedWork
+from beltrami.cli.memory import give_back_large_blocks
+from beltrami.cli.standings import print_tables
+from beltrami.recipes.family.config import FamilyConfig
+
+if TYPE_CHECKING:
+    from beltrami.recipes.family.measure import Family
+
+
+@dataclass(frozen=True)
+class FamilyCommand(FamilyConfig):
+    """The measurements, on the command line."""
+
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")] = ()
+    """What to measure, at least one."""
+
+    def execute(self) -> None:
+        """Measure, and print what was found."""
+        from beltrami.recipes.family.measure import measure_family
+
+        give_back_large_blocks()
+        progress = DiagnoseProgress(make_console(stderr=True))
+        try:
+            with progress:
+                found = measure_family(self, progress)
+        except (ValueError, TypeError) as error:
+            raise BadInputError(f"{error}\nSee `beltrami family --help`.") from error
+        except KeyboardInterrupt as interrupt:
+            raise InterruptedWork(
+                f"Interrupted. What was measured is kept in {self.folder}.\n"
+                f"Continue with: {self.command()}"
+            ) from interrupt
+        self._print(found)
+
+    def _print(self, found: Family) -> None:
+        if self.json:
+            files = {"family": str(found.path), "report": str(found.report)}
+            print_json({**found.document, "files": files})
+            return
+        from beltrami.recipes.family.report import tables, told
+
+        console = make_console()
+        print_tables(console, tables(found.document))
+        for text in told(found.document):
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_path(console, "Report", str(found.report))
+        print_path(console, "Numbers", str(found.path))

@@ -1,0 +1,206 @@
+"""The output table of a language model: a row a token, which its last state is compared with.
+
+A model has a table of its own for that, or uses the token embedding again ("tied"). Its rows need
+not be as wide as its states: OPT-350m brings states of 1024 down to rows of 512 first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from beltrami.data.vectors.embedding_name import OUTPUT_SUFFIXES, TOKEN_SUFFIXES
+from beltrami.data.vectors.gguf_file import OUTPUT_TABLE, TOKEN_TABLE, open_gguf
+from beltrami.data.vectors.hub import hub_file, hub_files, is_hub_name, open_hub
+from beltrami.data.vectors.model_folder import folder_files, open_folder
+from beltrami.data.vectors.named import NAMED, open_named
+from beltrami.data.vectors.source import existing_path, open_vectors
+from beltrami.data.vectors.table import Vectors, VectorsError
+from beltrami.data.vectors.tensors import open_safetensors, tensor_shapes
+
+CONFIG = "config.json"
+LANGUAGE_MODELS = ("smollm2",)  # of the names we know, those that have an output table
+_TEXT = "text_config"  # where models that also see keep what is said of their language model
+_WIDTHS = ("hidden_size", "n_embd", "d_model")  # what configs call the width of the states
+_PROJECTIONS = ("project_out.weight",)  # (rows' width, states' width)
+
+Role = Literal["output", "embedding", "rows"]
+
+
+@dataclass(frozen=True)
+class Unembedding:
+    """A table to compare states with.
+
+    Args:
+        vectors: its rows.
+        role: "output" for a table of its own, "embedding" for the token embedding of a model that
+            ties both or was saved without an output table, "rows" for what is no model.
+        hidden: width of the model's states; `vectors.width` unless the model projects them.
+        family: what the model's config calls its kind, such as "llama"; "" where nothing does.
+    """
+
+    vectors: Vectors
+    role: Role
+    hidden: int
+    family: str = ""
+
+
+def open_unembedding(
+    source: str | Path, *, tensor: str | None = None, label: str | None = None
+) -> Unembedding:
+    """The output table of a model, or the rows of any other source that `open_vectors` takes.
+
+    Args:
+        source, label: as for `open_vectors`.
+        tensor: these rows instead, whatever they are.
+    """
+    found = output_table(source) if tensor is None and label is None else None
+    return found or as_rows(open_vectors(source, tensor=tensor, label=label))
+
+
+def as_rows(vectors: Vectors) -> Unembedding:
+    """A table that is no model's, or not known to be."""
+    return Unembedding(vectors, "rows", vectors.width)
+
+
+def output_table(source: str | Path, *, fetch: bool = True) -> Unembedding | None:
+    """The output table of a model; None where the source is none.
+
+    Args:
+        source: as for `open_vectors`.
+        fetch: whether a model on the hub may be asked for a file beside that of its embedding;
+            else a `VectorsError` names it.
+    """
+    path = existing_path(source)
+    if path is None:
+        return _of_name(str(source), fetch)
+    if path.is_dir():
+        return _of_folder(path)
+    ending = path.suffix.lower()
+    if ending == ".safetensors":
+        return _of_file(path)
+    return _of_gguf(path) if ending == ".gguf" else None
+
+
+def output_name(names: Sequence[str], *, tied: bool) -> str | None:
+    """Which tensor is the output table; None for the token embedding.
+
+    A model that ties both may have been saved with the output table alone.
+    """
+    # Inside a model "output.weight" is many things, so it counts only as a whole name.
+    ends = tuple(f".{suffix}" for suffix in OUTPUT_SUFFIXES if suffix != OUTPUT_TABLE)
+    found = [name for name in names if name in OUTPUT_SUFFIXES]
+    found += sorted((name for name in names if name.endswith(ends)), key=len)
+    return found[0] if found and not (tied and _has_tokens(names)) else None
+
+
+def _has_tokens(names: Sequence[str]) -> bool:
+    return any(map(_is_embedding, names))
+
+
+def _is_embedding(name: str) -> bool:
+    return name in TOKEN_SUFFIXES or name.endswith(tuple(f".{end}" for end in TOKEN_SUFFIXES))
+
+
+def _of_name(name: str, fetch: bool) -> Unembedding | None:
+    if name in NAMED:
+        if name not in LANGUAGE_MODELS:
+            return None
+        vectors = open_named(name)
+        return Unembedding(
+            vectors, "embedding", vectors.width, getattr(vectors, "architecture", "")
+        )
+    if not is_hub_name(name):
+        return None
+    holders = hub_files(name).holders
+    path = hub_file(name, CONFIG)
+    config = read_config(path) if path is not None else {}
+    chosen = output_name(sorted(holders), tied=_ties(config))
+    if chosen and not fetch:
+        at_hand = {file for tensor, file in holders.items() if _is_embedding(tensor)}
+        if holders[chosen] not in at_hand:
+            raise VectorsError(
+                f"the output table of {name} is in {holders[chosen]}, another file of the hub; ask "
+                "for it alone, with --only superposition"
+            )
+    vectors = open_hub(name, chosen)
+    return Unembedding(
+        vectors,
+        "output" if chosen else "embedding",
+        _hidden(config) or vectors.width,
+        _family(config),
+    )
+
+
+def _of_folder(folder: Path) -> Unembedding:
+    files = folder_files(folder)
+    path = folder / CONFIG
+    config = read_config(path) if path.is_file() else {}
+    chosen = output_name(sorted(files.holders), tied=_ties(config))
+    vectors = open_folder(folder, chosen)
+    hidden = _hidden(config)
+    if hidden is None:
+        shapes = {
+            name: tensor_shapes(folder / file)[name]
+            for name, file in files.holders.items()
+            if name.endswith(_PROJECTIONS)
+        }
+        hidden = _projected(vectors.width, shapes)
+    return Unembedding(vectors, "output" if chosen else "embedding", hidden, _family(config))
+
+
+def _of_file(path: Path) -> Unembedding | None:
+    shapes = tensor_shapes(path)
+    if len(shapes) < 2 or not (_has_tokens(list(shapes)) or output_name(list(shapes), tied=False)):
+        return None
+    chosen = output_name(sorted(shapes), tied=False)
+    vectors = open_safetensors(path, chosen)
+    hidden = _projected(vectors.width, shapes)
+    return Unembedding(vectors, "output" if chosen else "embedding", hidden)
+
+
+def _of_gguf(path: Path) -> Unembedding:
+    vectors = open_gguf(path, prefer=(OUTPUT_TABLE, TOKEN_TABLE))
+    own = vectors.tensor == OUTPUT_TABLE
+    return Unembedding(
+        vectors, "output" if own else "embedding", vectors.width, vectors.architecture
+    )
+
+
+def read_config(path: Path) -> Mapping[str, Any]:
+    """A model's config.json; of a model that also sees, what is said of its language model."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise VectorsError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise VectorsError(f"{path} is no JSON: {error}; save the model again") from error
+    if not isinstance(found, dict):
+        raise VectorsError(f"{path} is no config of a model: expected an object")
+    inner = found.get(_TEXT)
+    # The outer config comes first: it says what the whole model is called, and what it ties.
+    return {**inner, **found} if isinstance(inner, dict) else found
+
+
+def _ties(config: Mapping[str, Any]) -> bool:
+    return config.get("tie_word_embeddings") is True
+
+
+def _hidden(config: Mapping[str, Any]) -> int | None:
+    known = (config.get(name) for name in _WIDTHS)
+    return next((width for width in known if isinstance(width, int) and width > 0), None)
+
+
+def _family(config: Mapping[str, Any]) -> str:
+    return str(config.get("model_type") or "")
+
+
+def _projected(width: int, shapes: Mapping[str, Sequence[int]]) -> int:
+    """The width of the states, by the matrix that brings them to that of the rows, if any."""
+    for name, shape in shapes.items():
+        if name.endswith(_PROJECTIONS) and len(shape) == 2 and shape[0] == width:
+            return int(shape[1])
+    return width

@@ -1,0 +1,1 @@
+"""`beltrami family`: overlaps and losses of several models against their widths."""

@@ -1,0 +1,303 @@
+"""Models one after another, each kept when it is finished, and fits over all of them.
+
+family.json, an object with
+    schema        "beltrami.family/1"
+    beltrami      the version that ran
+    command       the command line that repeats it
+    settings      the options, by name
+    models        in the order given: name, family, `overlap` (what the part "superposition" of a
+                  diagnosis holds) and `loss` (null without --texts)
+    overlap_fits  "raw" and "centred": the exponent of the mean squared overlap over the width of
+                  the rows, as overlap ∝ width^slope, or what is missing for it
+    loss_fit      A/width^alpha + B of each family, over the width of the states, or what is
+                  missing for it; null without --texts
+    notes         what to keep in mind of these numbers
+
+measured/KEY.json holds one measurement of one model, under a key of all that it depends on. Numbers
+that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import beltrami
+from beltrami.analysis.superposition import JointFit, fit_exponent, fit_losses
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.vectors import Unembedding, VectorsError, list_vectors, open_unembedding
+from beltrami.recipes.diagnosis.diagnose import Silent, Watcher
+from beltrami.recipes.diagnosis.numbers import finite, plain
+from beltrami.recipes.diagnosis.prompts import model_fingerprint
+from beltrami.recipes.diagnosis.superposition import superposition
+from beltrami.recipes.family.config import FamilyConfig
+from beltrami.recipes.family.losses import Tick, load_causal, text_loss
+from beltrami.recipes.family.texts import read_texts
+from beltrami.recipes.folder import RunFolder
+from beltrami.recipes.hyplora.config import SMOLLM2
+from beltrami.report.page import render
+
+SCHEMA = "beltrami.family/1"
+DOCUMENT, REPORT, MEASURED = "family.json", "report.html", "measured"
+METHOD = 1  # of the measurements: another number where they change what they compute
+NO_FAMILY = "vectors"  # of tables that are no models
+ENOUGH = 5  # widths, below which a line says little
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Family:
+    """What was found, and where it was written."""
+
+    document: dict[str, Any]
+    path: Path
+    report: Path
+
+
+def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Family:
+    """Measure, fit, and write family.json and report.html.
+
+    Raises:
+        ValueError: what is wrong with an option, a model or the folder.
+    """
+    config.check()
+    texts = read_texts(config.texts)[: config.count] if config.texts is not None else None
+    for model in config.models:
+        _check_model(model, texts is not None)
+    folder = RunFolder(config.folder)
+    folder.check_writable()
+    with folder.locked():
+        return _Work(config, texts, watcher or Silent()).run()
+
+
+class _Work:
+    def __init__(self, config: FamilyConfig, texts: list[str] | None, watcher: Watcher) -> None:
+        self.config, self.texts, self.watcher = config, texts, watcher
+        self.path = config.folder / DOCUMENT
+        self._check_ours()
+
+    def run(self) -> Family:
+        from beltrami.recipes.family.report import family_page
+
+        # Opened first: a name that is wrong is told before hours of work, not after.
+        tables = [_opened(model) for model in self.config.models]
+        given = self.config.families or [table.family or NO_FAMILY for table in tables]
+        models = [
+            self._model(source, table, family)
+            for source, table, family in zip(self.config.models, tables, given, strict=True)
+        ]
+        document = {
+            "schema": SCHEMA,
+            "beltrami": beltrami.__version__,
+            "command": self.config.command(),
+            "settings": self.config.settings(),
+            "models": models,
+            "overlap_fits": {
+                "raw": overlap_fit(models, "mean_squared"),
+                "centred": overlap_fit(models, "mean_squared_centred"),
+            },
+            "loss_fit": loss_fit(models) if self.texts is not None else None,
+            "notes": notes(models),
+        }
+        report = self.config.folder / REPORT
+        write_atomically(self.path, to_json(document))
+        write_atomically(report, render(family_page(document)))
+        return Family(document, self.path, report)
+
+    def _model(self, source: str, table: Unembedding, family: str) -> dict[str, Any]:
+        config, name = self.config, table.vectors.name
+        of_rows = ["overlap", table.vectors.digest(), table.role, table.hidden]
+        of_rows += [list(table.vectors.tokenless), config.pairs, config.seed]
+        found: dict[str, Any] = {
+            "name": name,
+            "source": source,
+            "family": family,
+            "overlap": self._kept(
+                f"{name}: overlap",
+                of_rows,
+                lambda tick: superposition(table, tick, pairs=config.pairs, seed=config.seed),
+            ),
+            "loss": None,
+        }
+        if self.texts is not None:
+            sha = hashlib.sha256("\0".join(self.texts).encode("utf-8", "surrogatepass"))
+            told = ["loss", _fingerprint(source), sha.hexdigest(), config.longest]
+            found["loss"] = self._kept(
+                f"{name}: loss", [*told, config.dtype], lambda tick: self._loss(source, tick)
+            )
+        return found
+
+    def _loss(self, source: str, tick: Tick) -> dict[str, Any]:
+        assert self.texts is not None
+        config = self.config
+        model, tokenizer = load_causal(source, _DTYPES[config.dtype])
+        gpu = config.device != "cpu" and torch.cuda.is_available()
+        if config.device == "cuda" and not gpu:
+            raise ValueError("--device cuda: there is no GPU that torch can use; give --device cpu")
+        model.to("cuda" if gpu else "cpu")
+        try:
+            found = text_loss(
+                model, tokenizer, self.texts, longest=config.longest, batch=config.batch, tick=tick
+            )
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from error
+        return {k: v if k == "loss" else int(v or 0) for k, v in plain(found).items()}
+
+    def _kept(
+        self, what: str, told: Sequence[Any], measure: Callable[[Tick], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """A measurement, or what it was when it was made of the same."""
+        text = json.dumps([METHOD, *told], sort_keys=True)
+        path = self.config.folder / MEASURED / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+        if not self.config.fresh and (known := _read(path)) is not None:
+            self.watcher.finished(what, True)
+            return known
+        self.watcher.started(what)
+        found = measure(self.watcher.moved)
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, to_json(found))
+        self.watcher.finished(what, False)
+        return found
+
+    def _check_ours(self) -> None:
+        """A file of the same name that is of something else stays."""
+        if self.path.exists() and (_read(self.path) or {}).get("schema") != SCHEMA:
+            raise ValueError(f"{self.path} is no family; give another --out, or move it away")
+
+
+def overlap_fit(models: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The mean squared overlap as a power of the rows' width; random directions have slope −1."""
+    points = [
+        (float(m["overlap"]["width"]), m["overlap"]["overlaps"][name])
+        for m in models
+        if "overlaps" in m["overlap"] and m["overlap"]["overlaps"][name]
+    ]
+    try:
+        fit = fit_exponent([w for w, _ in points], [v for _, v in points])
+    except ValueError as error:
+        return {"missing": str(error)}
+    return {
+        "slope": -fit.exponent,
+        "error": finite(fit.error),
+        "low": finite(-fit.high),
+        "high": finite(-fit.low),
+        "intercept": fit.intercept,
+        "r_squared": finite(fit.r_squared),
+        "points": fit.points,
+        "distinct": fit.distinct,
+    }
+
+
+def loss_fit(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """L = A/m^α + B of each family, with m the width of the states."""
+    try:
+        return _written(
+            fit_losses(
+                [float(m["overlap"]["hidden_width"]) for m in models],
+                [m["loss"]["loss"] for m in models],
+                [m["family"] for m in models],
+            )
+        )
+    except ValueError as error:
+        return {"missing": str(error)}
+
+
+def notes(models: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader should keep in mind."""
+    said = []
+    widths = {m["overlap"]["width"] for m in models}
+    if len(widths) < ENOUGH:
+        said.append(
+            f"there are {len(widths)} different widths: a line through fewer than {ENOUGH} says "
+            "little"
+        )
+    for m in models:
+        found = m["overlap"]
+        if found["width"] != found["hidden_width"]:
+            said.append(
+                f"{m['name']} has rows of {found['width']:,} numbers and states of "
+                f"{found['hidden_width']:,}: overlaps are over the former, losses over the latter"
+            )
+    losses = [m["loss"] for m in models if m["loss"] is not None]
+    if len({loss["longest"] for loss in losses}) > 1:
+        said.append(
+            "models read texts of different lengths at most, so that their losses are not of the "
+            "same tokens; --longest can make them alike"
+        )
+    by_family: dict[str, set[int]] = {}
+    for m in models:
+        if m["loss"] is not None:
+            by_family.setdefault(m["family"], set()).add(m["loss"]["predicted"])
+    for family, counts in by_family.items():
+        if len(counts) > 1:
+            said.append(
+                f"models of the family {family} cut texts into different tokens: their losses a "
+                "token are not of the same thing"
+            )
+    return said
+
+
+def _written(fit: JointFit) -> dict[str, Any]:
+    return {
+        "exponent": fit.exponent,
+        "error": finite(fit.exponent_error),
+        "low": finite(fit.low),
+        "high": finite(fit.high),
+        "scale": fit.scale,
+        "scale_error": finite(fit.scale_error),
+        "offsets": [
+            {
+                "family": offset.family,
+                "value": offset.value,
+                "error": finite(offset.error),
+                "models": offset.points,
+                "widths": offset.distinct,
+            }
+            for offset in fit.offsets
+        ],
+        "residual": fit.residual,
+        "r_squared": finite(fit.r_squared),
+        "points": fit.points,
+        "freedom": fit.freedom,
+        "at_edge": fit.at_edge,
+    }
+
+
+def _check_model(source: str, texts: bool) -> None:
+    """A source without a loss is refused before anything is measured."""
+    if not texts or source == SMOLLM2:
+        return
+    if source in list_vectors() or Path(source).is_file():
+        raise ValueError(
+            f"--texts needs models of transformers, and {source} is "
+            f"{'a table' if source in list_vectors() else 'a file'}; give its folder"
+        )
+
+
+def _fingerprint(source: str) -> str:
+    try:
+        return model_fingerprint(source)
+    except ValueError as error:  # which calls the model an option that there is none of here
+        raise ValueError(str(error).removeprefix("--model ")) from error
+
+
+def _opened(source: str) -> Unembedding:
+    try:
+        return open_unembedding(source)
+    except VectorsError as error:
+        raise ValueError(f"{error}") from error
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A file of ours; None where it is missing, damaged or foreign."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

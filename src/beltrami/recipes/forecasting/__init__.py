@@ -1,0 +1,1 @@
+"""`beltrami forecast`: what a table of widths and losses says of larger widths."""

@@ -1,0 +1,66 @@
+"""What `beltrami forecast` can be told."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beltrami.recipes.checks import file_name
+from beltrami.recipes.config import RUNS, option_words
+
+
+@dataclass(frozen=True)
+class ForecastConfig:
+    """Say how losses fall with the width of a model, and which width a loss would need.
+
+    FILE is a table of models: CSV, TSV, JSON or JSON lines with the columns width and loss, which
+    may be called d_model, hidden_size, test_loss and the like; other columns are left out. Several
+    rows of one width, such as seeds, are welcome.
+
+    Writes forecast.json and report.html.
+    """
+
+    file: Path
+    """The table."""
+
+    target: float | None = None
+    """A loss whose width to find."""
+
+    width: str = ""
+    """Which column has the widths, where its name does not tell."""
+
+    loss: str = ""
+    """Which column has the losses, where its name does not tell."""
+
+    out: Path | None = None
+    """Folder for forecast.json and report.html; without it runs/forecast-FILE."""
+
+    json: bool = False
+    """Print forecast.json and the files' paths on stdout instead of a table."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` that names the option, the value and what would be accepted."""
+        if self.target is not None and not 0 < self.target < float("inf"):
+            raise ValueError(f"--target must be a positive number, got {self.target:g}")
+
+    @property
+    def folder(self) -> Path:
+        """Where the forecast goes."""
+        name = file_name(self.file.name).strip("._") or "table"
+        return RUNS / f"forecast-{name}" if self.out is None else self.out
+
+    def settings(self) -> dict[str, Any]:
+        """The options that say what is computed, JSON-able."""
+        return {
+            "file": str(self.file),
+            "target": self.target,
+            "width": self.width,
+            "loss": self.loss,
+        }
+
+    def command(self) -> str:
+        """The command line that repeats this."""
+        options = option_words(self, besides=("file", "json"))
+        return shlex.join(["beltrami", "forecast", str(self.file), *options])

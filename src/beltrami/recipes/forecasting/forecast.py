@@ -1,0 +1,141 @@
+"""From a table of widths and losses to a forecast, its numbers and its page.
+
+forecast.json, an object with
+    schema     "beltrami.forecast/1"
+    beltrami   the version that ran
+    command    the command line that repeats it
+    settings   the options, by name
+    source     file, digest, the columns that were read, and how many rows
+    answer     what came out, in words
+    forecast   what `beltrami.analysis.superposition.forecast` returns: the law, the regime, the
+               width for the target with its interval, the warnings
+    windows    the exponent by window, from all widths to the three widest
+
+Numbers that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import beltrami
+from beltrami.analysis.superposition import ExponentWindows, Forecast, exponent_windows, forecast
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.cache import file_digest
+from beltrami.recipes.diagnosis.numbers import finite, plain
+from beltrami.recipes.folder import RunFolder
+from beltrami.recipes.forecasting.config import ForecastConfig
+from beltrami.recipes.forecasting.table import LossTable, read_losses
+from beltrami.report.page import render
+
+SCHEMA = "beltrami.forecast/1"
+DOCUMENT, REPORT = "forecast.json", "report.html"
+
+
+@dataclass(frozen=True)
+class Forecasted:
+    """What was found, and where it was written."""
+
+    document: dict[str, Any]
+    path: Path
+    report: Path
+
+
+def forecast_file(config: ForecastConfig) -> Forecasted:
+    """Read, fit, and write forecast.json and report.html.
+
+    Raises:
+        ValueError: what is wrong with an option, the table or the folder.
+    """
+    from beltrami.recipes.forecasting.report import forecast_page
+
+    config.check()
+    table = read_losses(config.file, width=config.width, loss=config.loss)
+    found = forecast(table.widths, table.losses, target=config.target)
+    windows, less_floor = _windows(found)
+    document = {
+        "schema": SCHEMA,
+        "beltrami": beltrami.__version__,
+        "command": config.command(),
+        "settings": config.settings(),
+        "source": _source(config.file, table),
+        "answer": answer(found),
+        "forecast": found.as_dict(),
+        "windows": _written(windows, less_floor),
+    }
+    folder = RunFolder(config.folder)
+    folder.check_writable()
+    path, report = config.folder / DOCUMENT, config.folder / REPORT
+    with folder.locked():
+        _check_ours(path)
+        write_atomically(path, to_json(document))
+        write_atomically(report, render(forecast_page(document, found.plot().svg)))
+    return Forecasted(document, path, report)
+
+
+def answer(found: Forecast) -> str:
+    """What came out, in a sentence or two."""
+    known = math.isfinite(found.low) and math.isfinite(found.high)
+    ends = f"95 % interval {found.low:.3g} to {found.high:.3g}" if known else "which may be any"
+    law = f"The loss goes as width^−({found.exponent:.3g}) ({ends})"
+    if found.floor_needed:
+        law += f" towards a floor of {found.floor:.3g}"
+    if math.isnan(found.target):
+        return f"{law}."
+    if math.isinf(found.width):
+        return f"{law}: by this law no width reaches {found.target:.4g}."
+    high = f"{found.width_high:,.0f}" if math.isfinite(found.width_high) else "any width"
+    return (
+        f"{law}, and reaches {found.target:.4g} at a width of {found.width:,.0f} (95 % interval "
+        f"{found.width_low:,.0f} to {high})."
+    )
+
+
+def _windows(found: Forecast) -> tuple[ExponentWindows, bool]:
+    """Of losses less the floor where one was needed, as the forecast judges them."""
+    above = [loss - found.floor for loss in found.losses]
+    less = found.floor_needed and min(above) > 0
+    return exponent_windows(found.widths, above if less else found.losses), less
+
+
+def _source(path: Path, table: LossTable) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "digest": file_digest(path),
+        "width_column": table.width_column,
+        "loss_column": table.loss_column,
+        "rows": len(table.widths),
+    }
+
+
+def _written(windows: ExponentWindows, less_floor: bool) -> dict[str, Any]:
+    fits = [{"from_width": fit.widths[0], **plain(fit)} for fit in windows.fits]
+    for fit in fits:
+        for name in ("points", "distinct"):
+            fit[name] = int(fit[name] or 0)
+    return {
+        "less_floor": less_floor,
+        "spread": windows.spread,
+        "curvature": finite(windows.curvature),
+        "curvature_error": finite(windows.curvature_error),
+        "curvature_t": finite(windows.curvature_t),
+        "bends": "down" if windows.concave else "up" if windows.convex else "no",
+        "fits": fits,
+    }
+
+
+def _check_ours(path: Path) -> None:
+    """A file of the same name that is no forecast stays."""
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        ours = found["schema"] == SCHEMA
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = False
+    if not ours:
+        raise ValueError(f"{path} is no forecast; give another --out, or move it away")

@@ -1,0 +1,111 @@
+"""The page of a forecast: every number in it is in the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from beltrami.report.page import Figure, Page, Row, Section, Table
+
+NO_TRUST = "Why this is not to be trusted as it stands"
+WHAT_REGIMES_ARE = (
+    "In strong superposition a model represents many more features than it has dimensions, and the "
+    "loss, made of their overlaps, falls about as 1/width. In weak superposition it represents "
+    "about as many as it has dimensions, and the loss is what the others would have told: its "
+    "exponent is that of their frequencies."
+)
+WHAT_WINDOWS_ARE = (
+    "The exponent of losses that are no straight line depends on which widths are fitted. Each "
+    "line leaves out the narrowest widths; where they disagree, no single exponent holds."
+)
+
+
+def forecast_page(document: dict[str, Any], svg: str) -> Page:
+    """What the command writes to report.html.
+
+    Args:
+        document: of forecast.json.
+        svg: the picture of the losses and the law.
+    """
+    found, source = document["forecast"], document["source"]
+    warnings = found["warnings"]
+    regime = found["regime"]
+    figure = Figure("Loss over width", svg, "Both axes are logarithmic.", wide=True)
+    return Page(
+        title=f"{source['file']}: loss over width",
+        lead=document["answer"],
+        figures=(figure,),
+        table=main_table(document),
+        sections=(
+            Section(
+                NO_TRUST if warnings else "Warnings",
+                tuple(_sentence(text) for text in warnings) or ("None.",),
+            ),
+            Section(f"Regime: {regime['name']}", (_sentence(regime["words"]), WHAT_REGIMES_ARE)),
+            Section("The exponent by window", (WHAT_WINDOWS_ARE,), (), (windows_table(document),)),
+        ),
+        facts=(
+            ("File", source["file"]),
+            ("Rows", f"{source['rows']:,}"),
+            ("Widths", f"column {source['width_column']}"),
+            ("Losses", f"column {source['loss_column']}"),
+            ("Content", f"SHA-256 {source['digest']}"),
+        ),
+        command=document["command"],
+        footer=f"beltrami {document['beltrami']}. All numbers are in forecast.json.",
+    )
+
+
+def main_table(document: dict[str, Any]) -> Table:
+    """The numbers that matter most, for the page and the command line."""
+    rows = tuple(Row(name, hint, (value,)) for name, hint, value in _main_rows(document))
+    return Table(f"{document['source']['file']}: intervals are of 95 %", ("Value",), rows)
+
+
+def windows_table(document: dict[str, Any]) -> Table:
+    """The exponent by window, the widest window first."""
+    windows = document["windows"]
+    rows = tuple(
+        Row(
+            f"width ≥ {fit['from_width']:g}",
+            f"{fit['distinct']} widths",
+            (number(fit["exponent"]), ends(fit["low"], fit["high"]), number(fit["r_squared"])),
+        )
+        for fit in windows["fits"]
+    )
+    what = "losses less the floor" if windows["less_floor"] else "losses"
+    return Table(f"Of {what}", ("Exponent", "Interval", "R²"), rows, head="Window")
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    return "–" if value is None else f"{value:.3g}".replace("-", "−")
+
+
+def ends(low: float | None, high: float | None) -> str:
+    """Of an interval; None is no end."""
+    return f"{number(low)} to {number(high) if high is not None else 'no end'}"
+
+
+def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    found, windows = document["forecast"], document["windows"]
+    yield "Regime", "of superposition, by the exponent", found["regime"]["name"]
+    yield "Exponent", "loss ∝ width^−exponent", number(found["exponent"])
+    yield "from … to", "its interval", ends(found["low"], found["high"])
+    yield "Spread by window", "the largest less the smallest", number(windows["spread"])
+    floor = number(found["floor"]) if found["floor_needed"] else "none needed"
+    yield "Floor", "the loss of endless width", floor
+    yield "R²", "of the logarithm of the loss", number(found["r_squared"])
+    yield "Widths", "different ones", str(found["distinct"])
+    if found["target"] is not None:
+        wide = found["width"]
+        yield "Target", "loss", f"{found['target']:.4g}"
+        yield "Width for it", "by the law", "none" if wide is None else f"{wide:,.0f}"
+        high = found["width_high"]
+        told = "no end" if high is None else f"{high:,.0f}"
+        low = found["width_low"]
+        yield "from … to", "its interval", "–" if low is None else f"{low:,.0f} to {told}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

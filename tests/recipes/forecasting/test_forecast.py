@@ -1,0 +1,103 @@
+"""Whole forecasts of known laws, and what they write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from beltrami.recipes.forecasting.config import ForecastConfig
+from beltrami.recipes.forecasting.forecast import forecast_file
+from beltrami.report.text import markup
+
+WIDTHS = (64, 128, 256, 512, 1024, 2048)
+
+
+def save(tmp_path: Path, exponent: float, floor: float = 0.0, name: str = "t.csv") -> Path:
+    """Losses of a law, off by one in a thousand by turns."""
+    rows = [
+        f"{w},{(30 * w**-exponent + floor) * (1 + 1e-3 * (-1) ** i)}" for i, w in enumerate(WIDTHS)
+    ]
+    path = tmp_path / name
+    path.write_text("\n".join(["width,loss", *rows]), encoding="utf-8")
+    return path
+
+
+def ask(tmp_path: Path, path: Path, target: float | None = None) -> ForecastConfig:
+    return ForecastConfig(path, target=target, out=tmp_path / "out")
+
+
+def test_a_power_law_and_its_target(tmp_path: Path) -> None:
+    target = 30 * 4096**-1.0
+    found = forecast_file(ask(tmp_path, save(tmp_path, 1.0), target))
+    told = found.document["forecast"]
+    assert told["exponent"] == pytest.approx(1, abs=0.01)
+    assert told["low"] < 1 < told["high"]
+    assert not told["floor_needed"]
+    assert told["width"] == pytest.approx(4096, rel=0.02)
+    assert told["width_low"] < told["width"] < told["width_high"]
+    assert told["regime"]["name"] == "strong"
+    assert "at a width of 4," in found.document["answer"]
+    windows = found.document["windows"]
+    assert [fit["from_width"] for fit in windows["fits"]] == [64, 128, 256, 512]
+    assert found.document == json.loads(found.path.read_text(encoding="utf-8"))
+    page = found.report.read_text(encoding="utf-8")
+    for text in ("width ≥ 512", "Regime: strong", "<svg"):
+        assert text in page
+
+
+def test_a_floor_below_which_no_width_leads(tmp_path: Path) -> None:
+    found = forecast_file(ask(tmp_path, save(tmp_path, 1.0, floor=2.0), 1.5)).document
+    told = found["forecast"]
+    assert told["floor"] == pytest.approx(2, abs=0.02)
+    assert told["width"] is None
+    assert "no width reaches 1.5" in found["answer"]
+    assert any("not above the floor" in text for text in told["warnings"])
+    assert found["windows"]["less_floor"]
+    assert found["windows"]["fits"][0]["exponent"] == pytest.approx(1, abs=0.05)
+
+
+def test_without_a_target(tmp_path: Path) -> None:
+    found = forecast_file(ask(tmp_path, save(tmp_path, 0.3))).document
+    assert found["forecast"]["target"] is None
+    assert found["forecast"]["regime"]["name"] == "weak"
+    assert found["answer"].startswith("The loss goes as width^−(0.3)")
+
+
+def test_losses_that_do_not_fall(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("width,loss\n64,2\n128,2.5\n256,3\n512,3.1\n", encoding="utf-8")
+    found = forecast_file(ask(tmp_path, path, 1.0)).document
+    assert "no width reaches 1" in found["answer"]
+    assert found["forecast"]["warnings"]
+
+
+def test_names_of_users_are_escaped(tmp_path: Path) -> None:
+    path = save(tmp_path, 1.0, name="<b>.csv")
+    path.write_text(path.read_text().replace("loss", "<i>loss"))
+    page = forecast_file(
+        ForecastConfig(path, loss="<i>loss", out=tmp_path / "out")
+    ).report.read_text(encoding="utf-8")
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert markup("<b>.csv") in page
+
+
+def test_a_file_that_is_no_forecast_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/forecast.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="is no forecast"):
+        forecast_file(ask(tmp_path, save(tmp_path, 1.0)))
+    assert (tmp_path / "out/forecast.json").read_text(encoding="utf-8") == "{}"
+
+
+def test_a_target_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--target must be a positive number, got -1"):
+        forecast_file(ask(tmp_path, save(tmp_path, 1.0), -1))
+
+
+def test_the_command_repeats_it() -> None:
+    settings = ForecastConfig(Path("a b.csv"), target=2.5, loss="x")
+    assert settings.command() == "beltrami forecast 'a b.csv' --target=2.5 --loss=x"
+    assert settings.folder == Path("runs/forecast-a_b.csv")
