@@ -31,7 +31,8 @@ class DiagnoseCommand(DiagnoseConfig):
         """Diagnose, and print what was found."""
         from beltrami.recipes.diagnosis.diagnose import diagnose
 
-        give_back_large_blocks()
+        if "superposition" in self.only:
+            give_back_large_blocks()
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
             with progress:

@@ -100,17 +100,22 @@ class RunConfig:
 
     def settings(self) -> dict[str, Any]:
         """The options that say what is computed, JSON-able."""
-        return {
-            field.name: _plain(getattr(self, field.name))
-            for field in dataclasses.fields(self)
-            if field.name not in PRESENTATION
-        }
+        return plain_settings(self, besides=PRESENTATION)
 
     def command(self, *, resume: bool = False) -> str:
         """The command line that repeats this run, or continues it."""
         options = option_words(self, besides=("resume", "fresh", "json"))
         words = ["beltrami", "run", self.recipe, *options]
         return shlex.join([*words, "--resume"] if resume else words)
+
+
+def plain_settings(config: Any, *, besides: tuple[str, ...]) -> dict[str, Any]:
+    """The options of a config by name, JSON-able, without some."""
+    return {
+        field.name: _plain(getattr(config, field.name))
+        for field in dataclasses.fields(config)
+        if field.name not in besides
+    }
 
 
 def option_words(config: Any, *, besides: tuple[str, ...]) -> list[str]:

@@ -14,7 +14,7 @@ import torch
 
 from beltrami.analysis.null_models import tree_distances
 from beltrami.geometry import lorentz
-from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.config import PARTS, DiagnoseConfig
 from beltrami.recipes.diagnosis.diagnose import diagnose
 from beltrami.report.text import markup
 
@@ -110,7 +110,7 @@ def test_every_number_of_the_page_is_in_the_document(tmp_path: Path) -> None:
     counts = tmp_path / "f.csv"
     counts.write_text("\n".join(f"<w{i}>,{1000 // (i + 1)}" for i in range(60)), encoding="utf-8")
     settings = DiagnoseConfig(
-        str(path), sample=40, repeats=2, frequencies=counts, out=tmp_path / "out"
+        str(path), only=PARTS, sample=40, repeats=2, frequencies=counts, out=tmp_path / "out"
     )
     found = diagnose(settings)
     assert found.document == json.loads(found.path.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from beltrami.data.vectors import VectorsError, open_unembedding
 from beltrami.recipes.diagnosis import superposition as module
-from beltrami.recipes.diagnosis.config import PARTS, DiagnoseConfig
+from beltrami.recipes.diagnosis.config import USUAL, DiagnoseConfig
 from beltrami.recipes.diagnosis.diagnose import diagnose
 from beltrami.recipes.diagnosis.superposition import as_overlaps, superposition
 from beltrami.recipes.diagnosis.superposition_report import superposition_section
@@ -175,20 +175,20 @@ def test_another_output_table_is_measured_again(tmp_path: Path) -> None:
     assert two["parts"]["superposition"]["ratio"] != one["parts"]["superposition"]["ratio"]
 
 
-def test_a_default_diagnosis_does_not_need_the_output_table(
+def test_it_is_measured_when_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
+    np.save(tmp_path / "x.npy", gaussian(60, 4).numpy())
+    assert "superposition" not in USUAL
+    settings = ask(tmp_path / "x.npy", tmp_path / "out")
+    part = diagnose(settings).document["parts"]["superposition"]
+    kept = diagnose(replace(settings, only=("vectors",))).document["parts"]
+    assert kept["superposition"] == part  # what is right stays
 
-    def refuse(source: str, *, fetch: bool) -> None:
-        asked.append(fetch)
+    def refuse(source: str) -> None:
         raise VectorsError("it is elsewhere")
 
     monkeypatch.setattr("beltrami.recipes.diagnosis.diagnose.output_table", refuse)
-    np.save(tmp_path / "x.npy", gaussian(60, 4).numpy())
-    settings = ask(tmp_path / "x.npy", tmp_path / "out", only=PARTS)
-    found = diagnose(settings).document["parts"]["superposition"]
-    assert found == {"missing": "it is elsewhere"}
+    assert list(diagnose(replace(settings, only=("vectors",))).document["parts"]) == ["vectors"]
     with pytest.raises(ValueError, match="it is elsewhere"):
-        diagnose(replace(settings, only=("superposition",)))
-    assert asked == [False, True]
+        diagnose(settings)

@@ -30,7 +30,7 @@ from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
 
 ALL_PAIRS = 4096  # rows up to which all pairs are compared, whatever d is
-DRAWN_NUMBERS = 1 << 26  # of rows that pairs are drawn from: all, or as many as this holds
+DRAWN_NUMBERS = 1 << 24  # of rows that pairs are drawn from: all, or as many as this holds
 IN_FLOAT64 = 1 << 24  # numbers of a matrix up to which products are of float64
 # Columns of products at once: they are symmetric, so that little more than half is computed.
 COLUMNS = 1024

@@ -18,6 +18,7 @@ from beltrami.analysis.superposition.row_blocks import Rows, gathered, row_block
 from beltrami.geometry.checks import check_integer
 
 _DIRECTIONS = 16  # that rows are compared along before they are compared whole
+_ROOM = 1 << 16  # rows, at first
 _CELL = 32  # times `within`: so wide that few groups are cut in two, so narrow that few rows share
 _NEAR = 6  # standard deviations of what a difference of `within` makes along a direction
 _MOST_GROUPS = 256  # padding makes one or a few; more need not be looked for
@@ -56,17 +57,24 @@ def _seen_along(x: Rows) -> tuple[Tensor, Tensor]:
 
     Rows that are the same are the same along these, and others hardly ever are.
     """
-    seen, empty = [], []
+    # Into one tensor that grows: small parts that are kept between large ones break up the memory.
+    seen, empty = torch.empty(0, _DIRECTIONS, dtype=torch.float64), torch.empty(0, dtype=torch.bool)
     along: Tensor | None = None
-    for _, block in row_blocks(x):
+    rows = 0
+    for first, block in row_blocks(x):
+        rows = first + len(block)
+        while len(seen) < rows:
+            more = max(_ROOM, len(seen))
+            seen = torch.cat([seen, seen.new_empty(more, _DIRECTIONS)])
+            empty = torch.cat([empty, empty.new_empty(more)])
         if along is None:
             g = torch.Generator().manual_seed(0)
             along = torch.randn(block.shape[1], _DIRECTIONS, generator=g, dtype=torch.float64)
         nothing = (block == 0).all(-1)
         unit = unit_rows(torch.where(nothing[:, None], 1.0, block))
-        seen.append((unit @ along.to(unit)).double().cpu())
-        empty.append(nothing.cpu())
-    return torch.cat(seen), torch.cat(empty)
+        seen[first:rows] = unit @ along.to(unit)
+        empty[first:rows] = nothing
+    return seen[:rows], empty[:rows]
 
 
 def _crowded(seen: Tensor, empty: Tensor, least: int, within: float) -> list[int]:

@@ -67,13 +67,15 @@ def gathered(x: Rows, which: Tensor) -> Tensor:
     """Some of the rows, in the order of their numbers in `which`, (k,) on the CPU."""
     order = which.argsort(stable=True)
     wanted = which[order]
-    parts = []
+    # Into one tensor: small parts that are kept between large ones break up the memory.
+    found, came = torch.empty(0), 0
     for first, block in row_blocks(x):
+        if found.ndim == 1:
+            found = block.new_empty(len(which), block.shape[1])
         low, high = torch.searchsorted(wanted, torch.tensor([first, first + len(block)])).tolist()
-        if low < high:
-            parts.append(block[(wanted[low:high] - first).to(block.device)])
-    back = order.argsort(stable=True)
-    found = torch.cat(parts)
-    if len(found) != len(which):
-        raise ValueError(f"of {len(which)} rows only {len(found)} came when they were read again")
-    return found[back.to(found.device)]
+        rows = block[(wanted[low:high] - first).to(block.device)]
+        found[order[low:high].to(block.device)] = rows
+        came += high - low
+    if came != len(which):
+        raise ValueError(f"of {len(which)} rows only {came} came when they were read again")
+    return found

@@ -66,17 +66,11 @@ def as_rows(vectors: Vectors) -> Unembedding:
     return Unembedding(vectors, "rows", vectors.width)
 
 
-def output_table(source: str | Path, *, fetch: bool = True) -> Unembedding | None:
-    """The output table of a model; None where the source is none.
-
-    Args:
-        source: as for `open_vectors`.
-        fetch: whether a model on the hub may be asked for a file beside that of its embedding;
-            else a `VectorsError` names it.
-    """
+def output_table(source: str | Path) -> Unembedding | None:
+    """The output table of a model; None where the source is none."""
     path = existing_path(source)
     if path is None:
-        return _of_name(str(source), fetch)
+        return _of_name(str(source))
     if path.is_dir():
         return _of_folder(path)
     ending = path.suffix.lower()
@@ -98,14 +92,11 @@ def output_name(names: Sequence[str], *, tied: bool) -> str | None:
 
 
 def _has_tokens(names: Sequence[str]) -> bool:
-    return any(map(_is_embedding, names))
+    ends = tuple(f".{suffix}" for suffix in TOKEN_SUFFIXES)
+    return any(name in TOKEN_SUFFIXES or name.endswith(ends) for name in names)
 
 
-def _is_embedding(name: str) -> bool:
-    return name in TOKEN_SUFFIXES or name.endswith(tuple(f".{end}" for end in TOKEN_SUFFIXES))
-
-
-def _of_name(name: str, fetch: bool) -> Unembedding | None:
+def _of_name(name: str) -> Unembedding | None:
     if name in NAMED:
         if name not in LANGUAGE_MODELS:
             return None
@@ -119,13 +110,6 @@ def _of_name(name: str, fetch: bool) -> Unembedding | None:
     path = hub_file(name, CONFIG)
     config = read_config(path) if path is not None else {}
     chosen = output_name(sorted(holders), tied=_ties(config))
-    if chosen and not fetch:
-        at_hand = {file for tensor, file in holders.items() if _is_embedding(tensor)}
-        if holders[chosen] not in at_hand:
-            raise VectorsError(
-                f"the output table of {name} is in {holders[chosen]}, another file of the hub; ask "
-                "for it alone, with --only superposition"
-            )
     vectors = open_hub(name, chosen)
     return Unembedding(
         vectors,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from beltrami.recipes.checks import file_name
-from beltrami.recipes.config import RUNS, option_words
+from beltrami.recipes.config import RUNS, option_words, plain_settings
 
 EMBEDDED = "wordnet-mammals"  # without an argument
 FEWEST = 20  # points in a sample, below which nothing can be told from anything
@@ -25,6 +24,9 @@ Part = Literal[
     "prompts",
 ]
 PARTS: tuple[Part, ...] = get_args(Part)
+# Superposition takes minutes and more memory than all others for the tables of large models, and
+# may need another file of a model on the hub: it is computed when it is asked for.
+USUAL: tuple[Part, ...] = tuple(part for part in PARTS if part != "superposition")
 FILES = ("frequencies", "texts", "task")
 _PRESENTATION = ("out", "fresh", "json")
 
@@ -53,8 +55,9 @@ class DiagnoseConfig:
     metric: Literal["euclidean", "angle"] = "euclidean"
     """How far vectors are apart."""
 
-    only: tuple[Part, ...] = PARTS
-    """Which parts to compute, of those that the source allows."""
+    only: tuple[Part, ...] = USUAL
+    """Which parts to compute, of those that the source allows; "superposition" must be asked
+    for."""
 
     sample: int = 1000
     """Points that are compared with each other at once."""
@@ -134,13 +137,7 @@ class DiagnoseConfig:
 
     def settings(self) -> dict[str, Any]:
         """The options that say what is computed, JSON-able."""
-        found = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name not in _PRESENTATION:
-                value = list(value) if isinstance(value, tuple) else value
-                found[field.name] = str(value) if isinstance(value, Path) else value
-        return found
+        return plain_settings(self, besides=_PRESENTATION)
 
     def command(self) -> str:
         """The command line that repeats this."""

@@ -200,27 +200,25 @@ class _Work:
     def output(self) -> Unembedding | str:
         """The table whose overlaps are measured, or why it cannot be had.
 
-        Without a model it is the source's own rows. That a default diagnosis cannot come by it, or
-        would have to fetch a file for it, is no reason to fail.
+        Without a model it is the source's own rows. That it cannot be had is no reason to fail
+        where it is only looked at because an earlier diagnosis measured it.
         """
         assert isinstance(self.source, VectorSource)
         if self._output is None:
             config = self.config
-            asked = config.only != PARTS and "superposition" in config.only
             try:
                 named = config.tensor or config.label
-                found = None if named else output_table(config.source, fetch=asked)
+                found = None if named else output_table(config.source)
                 self._output = found or as_rows(self.source.vectors)
             except VectorsError as error:
-                if asked:
+                if "superposition" in config.only:
                     raise
                 self._output = str(error)
         return self._output
 
     def _superposition(self, tick: Tick) -> dict[str, Any]:
         found = self.output()
-        if isinstance(found, str):
-            return {"missing": found}
+        assert isinstance(found, Unembedding)  # else it was raised
         return superposition(found, tick, seed=self.config.seed)
 
     def _rows(self) -> torch.Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from beltrami.recipes.checks import check_counts, check_no_repeats
-from beltrami.recipes.config import RUNS, option_words
+from beltrami.recipes.config import RUNS, option_words, plain_settings
 
 _PRESENTATION = ("out", "fresh", "json", "batch", "device")
 _FEWEST_TOKENS = 2  # of a text with a prediction
@@ -91,13 +90,7 @@ class FamilyConfig:
 
     def settings(self) -> dict[str, Any]:
         """The options that say what is computed, JSON-able."""
-        found = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name not in _PRESENTATION:
-                value = list(value) if isinstance(value, tuple) else value
-                found[field.name] = str(value) if isinstance(value, Path) else value
-        return found
+        return plain_settings(self, besides=_PRESENTATION)
 
     def command(self) -> str:
         """The command line that repeats this."""
