@@ -161,7 +161,7 @@ def _models(document: dict[str, Any]) -> list[str]:
 
 def _shown_models(document: dict[str, Any]) -> list[str]:
     """Enough of them to name a run by."""
-    every = _models(document)
+    every = list(dict.fromkeys(_models(document)))  # in several groups, once
     return every if len(every) <= MOST_NAMED else [*every[:MOST_NAMED], f"{len(every)} in all"]
 
 
