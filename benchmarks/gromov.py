@@ -161,9 +161,7 @@ def markdown(timings: list[Timing], about: dict[str, Any]) -> str:
     lines = [
         *explained(about),
         "",
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
-        *("| " + " | ".join(row) + " |" for row in body),
+        *timing_files.table(header, body),
     ]
     return "\n".join(lines)
 
@@ -235,7 +233,7 @@ def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
 
 def missed(timings: list[Timing], options: Options) -> int:
     _, body = rows(timings, options.device)
-    return sum(row[-1] == "**missed**" for row in body)
+    return timing_files.missed(body)
 
 
 def run(options: Options) -> int:

@@ -229,9 +229,7 @@ def markdown(timings: list[Timing], about: dict[str, Any]) -> str:
         f"*{OURS}* shares its samples; *{ALONE}* draws dense ones for each, and has autograd and "
         f"torch's fused Adam. Goal: {GOALS[device]:.0f} times as fast.",
         "",
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
-        *("| " + " | ".join(row) + " |" for row in body),
+        *timing_files.table(header, body),
     ]
     return "\n".join(lines)
 
@@ -247,7 +245,7 @@ def render(folder: Path = FOLDER, page: Path = PAGE) -> list[str]:
 
 def missed(timings: list[Timing], options: Options) -> int:
     _, body = rows(timings, options.device)
-    return sum(row[-1] == "**missed**" for row in body)
+    return timing_files.missed(body)
 
 
 def run(options: Options) -> int:

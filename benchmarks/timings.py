@@ -58,6 +58,20 @@ def show(
     console.print(table)
 
 
+def table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    return [
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(row) + " |" for row in body),
+    ]
+
+
+def missed(body: Sequence[Sequence[str]]) -> int:
+    """How many rows end with a goal that was missed."""
+    return sum(row[-1] == "**missed**" for row in body)
+
+
 def describe(options: Options, command: str, rounds: int) -> dict[str, Any]:
     """What a file of timings says of its making."""
     about = {"command": command, "device": options.device, "rounds": rounds, **machine.describe()}

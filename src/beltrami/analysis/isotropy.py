@@ -16,6 +16,7 @@ from torch import Tensor
 
 from beltrami.analysis.results import Result
 from beltrami.analysis.rows import check_points
+from beltrami.analysis.superposition.welch import welch_bound
 
 BLOCK = 1 << 22  # numbers at once
 
@@ -75,7 +76,7 @@ def isotropy(x: Tensor) -> Isotropy:
         mean_cosine=cosine,
         mean_squared_cosine=squared,
         random_overlap=1 / d,
-        least_overlap=max(0.0, (used - d) / (d * (used - 1))) if used > 1 else math.nan,
+        least_overlap=welch_bound(used, d) if used > 1 else math.nan,
         effective_dimensions=total**2 / float(values.square().sum()) if total > 0 else math.nan,
         first_share=float(values.max()) / total if total > 0 else math.nan,
         dimensions=d,

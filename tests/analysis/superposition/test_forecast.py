@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beltrami.analysis.intervals import t975
@@ -86,6 +86,9 @@ def test_neither_scale_nor_order_matters(
     assert len(found.warnings) == len(plain.warnings)
 
 
+FLAT = [(1115, 665.0), (1411, 1.0), (4084, 209.0), (5574, 351.0), (6649, 298.0)]
+
+
 @settings(max_examples=25)
 @given(
     st.lists(
@@ -96,6 +99,13 @@ def test_neither_scale_nor_order_matters(
     ),
     st.floats(1e-4, 1e4),
     st.sampled_from(["fit", 0.0]),
+)
+# Of laws that are all but flat, with a target above all losses: widths of 0, and next to it.
+@example([(27, 176.0), (576, 340.0), (734, 810.0), (1128, 17.0), *FLAT], 1335.0, "fit")
+@example(
+    [(1, 191.0), (749, 489.0), (826, 942.0), (1196, 119.0), (1212, 883.0), (1434, 1.0), *FLAT[2:]],
+    1688.0,
+    "fit",
 )
 def test_any_losses_have_an_answer(
     points: list[tuple[int, float]], target: float, floor: Literal["fit"] | float

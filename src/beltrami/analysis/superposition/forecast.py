@@ -121,9 +121,9 @@ class Forecast(Result):
 
     def plot(self) -> Picture:
         """The losses, the law up to the target, and the target with its interval."""
-        last = self.widths[-1]
-        ends = [w for w in (self.width, self.width_high) if w <= FAR * last]  # NaN is no end
-        last, first = max(last, *ends, last), min(self.widths[0], *ends, self.widths[0])
+        first, last = self.widths[0], self.widths[-1]
+        ends = [w for w in (self.width, self.width_high) if first / FAR <= w <= FAR * last]
+        first, last = min(first, *ends, first), max(last, *ends, last)
         steps = torch.linspace(math.log(first), math.log(last), _SHOWN, dtype=torch.float64)
         along = steps.exp().tolist()
         name = f"α = {self.exponent:.2f}" + (f", B = {self.floor:.3g}" if self.floor else "")
@@ -320,9 +320,9 @@ def _interval(m: Tensor, loss: Tensor, laws: _Laws, target: float) -> tuple[floa
     def fits(widths: Tensor) -> Tensor:
         return least_squares_through(m, loss, widths, target, floor=fixed) <= most
 
-    bounds = math.log(float(m[0]) / FAR), math.log(float(m[-1]) * FAR)
-    grid = torch.linspace(*bounds, _GRID, dtype=torch.float64)
-    if math.isfinite(middle) and bounds[0] < math.log(middle) < bounds[1]:
+    first, last = float(m[0]) / FAR, float(m[-1]) * FAR
+    grid = torch.linspace(math.log(first), math.log(last), _GRID, dtype=torch.float64)
+    if first < middle < last:  # of a law that is all but flat it may be 0, or endless
         # The estimate itself fits, however narrow the interval about it is.
         near = math.log(middle) + torch.linspace(-2, 2, _GRID + 1, dtype=torch.float64) ** 3
         grid = torch.cat([grid, near]).sort().values

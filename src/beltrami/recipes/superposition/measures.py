@@ -8,12 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.analysis.superposition import (
-    exponent_windows,
-    overlaps,
-    represented,
-    unlearned_loss,
-)
+from beltrami.analysis.isotropy import isotropy
+from beltrami.analysis.superposition import fit_exponent, represented, unlearned_loss
 from beltrami.models.superposition import ToyStack
 from beltrami.recipes.recipe import Evaluation, Metric
 from beltrami.recipes.superposition.regimes import Regime, regimes_of
@@ -68,8 +64,7 @@ def evaluation(
         middle = stack.weight(here[len(widths) // 2]).detach().cpu()
         curves[key("lengths", regime)] = _lengths(middle)
         curves[key("cosines", regime)] = _cosines(middle)
-        found = exponent_windows(widths, lists[LOSS])
-        metrics[key(EXPONENT, regime)] = found.fits[0].exponent
+        metrics[key(EXPONENT, regime)] = fit_exponent(widths, lists[LOSS]).exponent
         metrics[key(LOSS, regime)] = lists[LOSS][-1]
         metrics[key(HALF, regime)] = sum(lists[HALF]) / len(widths)
     return Evaluation(metrics, curves)
@@ -77,15 +72,12 @@ def evaluation(
 
 def _overlap(rows: Tensor) -> float:
     """Mean squared cosine; −1 of fewer than two rows, since JSON has no NaN."""
-    return overlaps(rows, pairs=2).mean_squared if len(rows) > 1 else -1.0
+    return isotropy(rows).mean_squared_cosine if len(rows) > 1 else -1.0
 
 
 def _lengths(w: Tensor) -> list[float]:
     """Counts of lengths in equal bins up to 2; longer ones are in the last."""
-    lengths = w.norm(dim=1)
-    places = (lengths / LONGEST * BINS).long()
-    places = torch.where(places < BINS, places, BINS - 1)
-    return torch.bincount(places, minlength=BINS).tolist()
+    return _binned(w.norm(dim=1) / LONGEST).tolist()
 
 
 def _cosines(w: Tensor) -> list[float]:
@@ -94,8 +86,11 @@ def _cosines(w: Tensor) -> list[float]:
     if len(rows) < 2:
         return [0.0] * BINS
     first, second = torch.triu_indices(len(rows), len(rows), 1)
-    cosines = (rows @ rows.mT)[first, second].abs()
-    places = (cosines * BINS).long()
-    places = torch.where(places < BINS, places, BINS - 1)
-    counts = torch.bincount(places, minlength=BINS).double()
+    counts = _binned((rows @ rows.mT)[first, second].abs())
     return (counts / counts.sum()).tolist()
+
+
+def _binned(shares: Tensor) -> Tensor:
+    """How many of numbers from 0 on lie in each bin up to 1, the last with all that are above."""
+    places = (shares * BINS).long()
+    return torch.bincount(torch.where(places < BINS, places, BINS - 1), minlength=BINS).double()

@@ -82,23 +82,15 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             "scale": 2 * _LARGE_SCALE / samples if large else None,
         }
 
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        digest = hashlib.sha256()
-        for group, p in self.frequencies.items():
-            digest.update(group.encode())
-            digest.update(p.numpy().tobytes())
-        return {
-            "name": ", ".join(self.frequencies),
-            "features": self.config.chosen("features"),
-            # Laws may be added to a run; each trial has the digest of its own frequencies.
-            "digest": hashlib.sha256(str(self.config.chosen("features")).encode()).hexdigest(),
-            "frequencies": digest.hexdigest(),
-        }
-
     def data_facts(self) -> dict[str, Any]:
         """Laws, features and digest."""
-        return self._facts
+        features = self.config.chosen("features")
+        return {
+            "name": ", ".join(self.frequencies),
+            "features": features,
+            # Laws may be added to a run; each trial has the digest of its own frequencies.
+            "digest": hashlib.sha256(str(features).encode()).hexdigest(),
+        }
 
     def contestants(self) -> Sequence[Contestant]:
         """Each way to read features, for each law; and the linear one with half the steps."""
@@ -160,7 +152,12 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         return superposition_page(self, outcome)
 
     def tables(self, outcome: Outcome) -> Sequence[Table]:
-        """A row a regime."""
-        from beltrami.recipes.superposition.standings import regime_tables
+        """A row a regime, and whether half the steps would have done."""
+        from beltrami.recipes.superposition.standings import (
+            regime_tables,
+            settling,
+            settling_table,
+        )
 
-        return regime_tables(self, outcome)
+        found = settling(outcome)
+        return [*regime_tables(self, outcome), *([settling_table(found)] if found else [])]

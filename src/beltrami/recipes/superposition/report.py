@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beltrami.analysis.superposition import ExponentFit, welch_bound
+from beltrami.analysis.superposition import ExponentFit, expected_kappa, welch_bound
+from beltrami.analysis.superposition.overlaps import random_shares
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.superposition.beside import published_section
@@ -15,19 +16,18 @@ from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.standings import (
     RegimeResult,
-    kappa_line,
     regime_results,
     regime_tables,
     settling,
     settling_table,
 )
 from beltrami.report.charts import Series, heat_map, line_chart
-from beltrami.report.page import Figure, Page, Section, Table
+from beltrami.report.page import Figure, Page, Section
 
 if TYPE_CHECKING:
     from beltrami.recipes.superposition.recipe import SuperpositionRecipe
 
-MOST_LINES = 6  # of a picture
+MOST_REGIMES = 3  # of a picture
 FEW_LINES = 2  # regimes, with which a picture has room for fitted lines
 FEWEST_CELLS = 3  # laws, or gammas, that a heat map is for
 WHAT_IT_IS = (
@@ -58,11 +58,11 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
     config, data = recipe.config, recipe.data_facts()
     groups = outcome.groups()
     sections = [
-        Section("The exponents", (), (), _exponent_tables(recipe, outcome)),
+        Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
         Section("What happens", WHAT_IT_IS),
+        _settled_section(outcome),
     ]
-    sections.append(_settled_section(outcome))
-    if figures := _maps(recipe, outcome):
+    if figures := _maps(outcome):
         sections.append(Section("Laws and gammas", (), figures))
     for group, standings in groups.items():
         sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, standings)))
@@ -90,11 +90,6 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
         command=outcome.command,
         footer=f"Written by beltrami {outcome.document['beltrami']}.",
     )
-
-
-def _exponent_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Table, ...]:
-    """Those of the laws; half the steps have a section of their own."""
-    return tuple(regime_tables(recipe, outcome)[: len(outcome.groups())])
 
 
 def _lead(outcome: Outcome) -> str:
@@ -177,13 +172,13 @@ def _fitted_line(fit: ExponentFit, regime: str) -> Series:
 
 def _spread(found: Sequence[RegimeResult]) -> list[RegimeResult]:
     """No more than a picture can show, evenly taken."""
-    if len(found) <= MOST_LINES // 2:
+    if len(found) <= MOST_REGIMES:
         return list(found)
-    places = {round(i * (len(found) - 1) / (MOST_LINES // 2 - 1)) for i in range(MOST_LINES // 2)}
-    return [found[i] for i in sorted(places)]
+    step = (len(found) - 1) / (MOST_REGIMES - 1)
+    return [found[round(i * step)] for i in range(MOST_REGIMES)]
 
 
-def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
+def _maps(outcome: Outcome) -> tuple[Figure, ...]:
     """Exponents by law and gamma, and shares of features by width and gamma."""
     figures = []
     controls = [s for s in outcome.standings if s.contestant.model == TWIN]
@@ -229,9 +224,11 @@ def _feature_figures(
     lengths = [i * LONGEST / BINS for i in range(BINS + 1)]
     cosines = [i / BINS for i in range(BINS + 1)]
     pairs = {one.regime: curves[key("cosines", one.regime)] for one in shown}
-    highest = max(v for values in (*pairs.values(), _random_cosines(m)) for v in values)
+    random = random_shares(m, tuple(cosines))
+    highest = max(v for values in (*pairs.values(), random) for v in values)
     most = max(curves[key(SHARE, one.regime)][len(widths) // 2] for one in shown)
-    rows = max(2, round(most * recipe.config.chosen("features")))
+    n = recipe.config.chosen("features")
+    rows = max(2, round(most * n))
     figures = [
         Figure(
             "Lengths of rows",
@@ -253,7 +250,7 @@ def _feature_figures(
             line_chart(
                 [
                     *(Series(r.title, cosines, [*values, 0.0]) for r, values in pairs.items()),
-                    Series("random directions", cosines, [*_random_cosines(m), 0.0]),
+                    Series("random directions", cosines, [*random, 0.0]),
                     _spike(rows, m, highest),
                 ],
                 title="Overlaps of rows",
@@ -270,7 +267,7 @@ def _feature_figures(
                 [
                     *(Series(one.regime.title, one.widths, one.overlaps) for one in shown),
                     Series("1/m", widths, [1 / m for m in widths]),
-                    Series("κ²", widths, kappa_line(recipe.config.chosen("features"), widths)),
+                    Series("κ²", widths, [expected_kappa(n, m) for m in widths]),
                 ],
                 title="Mean squared overlap by width",
                 description="Of rows longer than 1, beside random and equiangular directions.",
@@ -283,19 +280,6 @@ def _feature_figures(
         ),
     ]
     return tuple(figures)
-
-
-def _random_cosines(m: int) -> list[float]:
-    """Shares of |cos| of random directions in the bins: of density ∝ (1 − t²)^((m − 3)/2)."""
-    if m < 2:
-        return [0.0] * (BINS - 1) + [1.0]
-    steps = 50
-    weights = []
-    for i in range(BINS):
-        ts = [(i + (k + 0.5) / steps) / BINS for k in range(steps)]
-        weights.append(math.fsum((1 - t * t) ** ((m - 3) / 2) for t in ts))
-    total = math.fsum(weights)
-    return [w / total for w in weights]
 
 
 def _spike(rows: int, m: int, height: float) -> Series:

@@ -11,7 +11,6 @@ from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.analysis.superposition import (
     ExponentWindows,
     classify_regime,
-    expected_kappa,
     exponent_windows,
 )
 from beltrami.recipes.outcome import Outcome, Standing
@@ -93,7 +92,7 @@ def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
-    """A table a law and density, a row a regime and a way to read features; then the settling."""
+    """A table a law and density: a row a regime and a way to read features."""
     seeds = len(outcome.standings[0].results)
     spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
     tables = []
@@ -108,8 +107,6 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
                 head="Models",
             )
         )
-    if found := settling(outcome):
-        tables.append(settling_table(found))
     return tables
 
 
@@ -226,8 +223,3 @@ def settling_table(found: Sequence[Settling]) -> Table:
         ),
         head="Models",
     )
-
-
-def kappa_line(n: int, widths: Sequence[int]) -> list[float]:
-    """κ² of the features that a strong model represents well, one a width."""
-    return [expected_kappa(n, m) for m in widths]
