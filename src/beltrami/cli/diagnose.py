@@ -9,7 +9,6 @@ from tyro.conf import Positional, arg
 
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError, InterruptedWork
-from beltrami.cli.memory import give_back_large_blocks
 from beltrami.recipes.diagnosis.config import EMBEDDED, DiagnoseConfig
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ class DiagnoseCommand(DiagnoseConfig):
         """Diagnose, and print what was found."""
         from beltrami.recipes.diagnosis.diagnose import diagnose
 
-        if "superposition" in self.only:
-            give_back_large_blocks()
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
             with progress:

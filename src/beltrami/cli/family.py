@@ -10,7 +10,6 @@ from tyro.conf import Positional, arg
 from beltrami.cli.console import make_console, print_json, print_path
 from beltrami.cli.diagnose import DiagnoseProgress
 from beltrami.cli.errors import BadInputError, InterruptedWork
-from beltrami.cli.memory import give_back_large_blocks
 from beltrami.cli.standings import print_tables
 from beltrami.recipes.family.config import FamilyConfig
 
@@ -29,7 +28,6 @@ class FamilyCommand(FamilyConfig):
         """Measure, and print what was found."""
         from beltrami.recipes.family.measure import measure_family
 
-        give_back_large_blocks()
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
             with progress:

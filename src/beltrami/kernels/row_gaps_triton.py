@@ -3,7 +3,7 @@
 Each program keeps a tile of the product in registers while it walks along k, some steps at a time.
 A thread has one column of the tile and all its rows, so that the maximum over the steps stays
 inside it: taken one step at a time, or in a tile whose columns are fewer than the threads, the
-numbers go from thread to thread, at ten times the cost. A strip of columns leaves one number a row.
+numbers go from thread to thread through memory. A strip of columns leaves one number a row.
 """
 
 from __future__ import annotations
