@@ -127,9 +127,12 @@ def test_curved_models_learn(readout: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_graph_takes_the_same_steps() -> None:
+@pytest.mark.parametrize("readout", ["linear", "distance", "busemann"])
+def test_a_graph_takes_the_same_steps(readout: str) -> None:
     members = [Member(5, -0.5), Member(9, 0.5), Member(5, unit=True)]
-    graphed, plain = (training(members, device="cuda", graphed=g) for g in (True, False))
+    graphed, plain = (
+        training(members, device="cuda", graphed=g, readout=readout) for g in (True, False)
+    )
     for step in range(STEPS):
         ours = graphed.step(step, losses=step % 7 == 0)
         theirs = plain.step(step, losses=step % 7 == 0)

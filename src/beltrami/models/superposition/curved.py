@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from beltrami.models.superposition.branches import Branches
 from beltrami.models.superposition.members import Readout
 from beltrami.models.superposition.readouts import read_out
 from beltrami.models.superposition.samples import Batch
@@ -24,17 +25,20 @@ def curved_gradient(
     """As `ToyStack.gradient`, with another way to read features; losses always."""
     found = torch.zeros_like(stack.table)
     losses = []
+    branches = Branches(found.device)
     for i, member in enumerate(stack.members):
         batch = batches[member.stream]
         start, columns = stack.place(i)
-        w = stack.weight(i).detach().requires_grad_()
-        b = stack.bias(i).detach().requires_grad_()
-        loss = _squared_error(batch, w, b, readout, c)
-        to_w, to_b = torch.autograd.grad(loss, (w, b))
-        by = 1 / (batch.samples * stack.n) if scale is None else scale / 2
-        found[:, start : start + member.width] = by * to_w
-        found[:, start + columns - 1] = by * to_b
-        losses.append(loss.detach() / batch.samples)
+        with branches.branch():
+            w = stack.weight(i).detach().requires_grad_()
+            b = stack.bias(i).detach().requires_grad_()
+            loss = _squared_error(batch, w, b, readout, c)
+            to_w, to_b = torch.autograd.grad(loss, (w, b))
+            by = 1 / (batch.samples * stack.n) if scale is None else scale / 2
+            found[:, start : start + member.width] = by * to_w
+            found[:, start + columns - 1] = by * to_b
+            losses.append(loss.detach() / batch.samples)
+    branches.join()
     return found, torch.stack(losses)
 
 

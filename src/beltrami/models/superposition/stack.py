@@ -22,6 +22,7 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
+from beltrami.models.superposition.branches import Branches
 from beltrami.models.superposition.members import Block, Member, blocks_of
 from beltrami.models.superposition.samples import Batch
 
@@ -104,6 +105,7 @@ class ToyStack(nn.Module):
         """
         found = torch.empty_like(self.table)
         sums: list[Tensor] = []
+        branches = Branches(self.table.device)
         for stream, some in groupby(self.blocks, key=lambda b: b.stream):
             blocks, batch = list(some), batches[stream]
             first, last = blocks[0].start, blocks[-1].stop
@@ -113,17 +115,19 @@ class ToyStack(nn.Module):
             for block in blocks:
                 here = slice(block.start - first, block.stop - first)
                 into = slice(block.start, block.stop)
-                squares = _block_gradient(
-                    batch,
-                    block,
-                    part[:, here],
-                    hidden[:, here],
-                    found[:, into],
-                    back[:, here],
-                    losses=losses,
-                )
-                if squares is not None:
-                    sums.append(squares / batch.samples)
+                with branches.branch():
+                    squares = _block_gradient(
+                        batch,
+                        block,
+                        part[:, here],
+                        hidden[:, here],
+                        found[:, into],
+                        back[:, here],
+                        losses=losses,
+                    )
+                    if squares is not None:
+                        sums.append(squares / batch.samples)
+            branches.join()
             # By way of the hidden states, once for each feature that is there.
             found[:, first:last].index_add_(
                 0, batch.features, back[batch.rows] * batch.values.unsqueeze(1)

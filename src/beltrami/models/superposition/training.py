@@ -29,7 +29,7 @@ class StackTraining(nn.Module):
         readout, c: how features are read.
         scale: of the gradients; None is that of the mean squared error.
         graphed: capture the step as a CUDA graph; None does on a GPU, where starting its kernels
-            one by one would take longer than they do. Models with linear read-outs alone.
+            one by one would take longer than they do.
     """
 
     def __init__(
@@ -56,10 +56,9 @@ class StackTraining(nn.Module):
         self.stack, self.data, self.scale = stack, list(data), scale
         self.readout, self.c = readout, c
         self.update = StackUpdate(stack, steps=steps, warm_up=warm_up)
-        on_gpu = stack.table.is_cuda and readout == "linear"
-        self.graphed = on_gpu if graphed is None else graphed
-        if self.graphed and not on_gpu:
-            raise ValueError("graphed is for linear read-outs on a CUDA device")
+        self.graphed = stack.table.is_cuda if graphed is None else graphed
+        if self.graphed and not stack.table.is_cuda:
+            raise ValueError(f"graphed is for a CUDA device, and the stack is on {stack.table.device}")
         self.update.to(stack.table.device)
         self._graphs: dict[bool, _Graph] = {}
 
@@ -82,7 +81,7 @@ class StackTraining(nn.Module):
                 self.stack, batches, self.readout, self.c, scale=self.scale
             )
         self.update.move(gradient, numbers)
-        return found
+        return found if losses else None
 
 
 class _Graph:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from beltrami.models.superposition.branches import Branches
 from beltrami.models.superposition.stack import ToyStack
 
 BETAS = (0.9, 0.999)
@@ -79,8 +80,12 @@ class StackUpdate(nn.Module):
         (stack,) = self._stack
         share, first_by, second_by = numbers.unbind()
         table = stack.table
+        branches = Branches(table.device)
         for weights, here in self._parts(table):
-            _decay(weights, share * self.rate_of[here], self.gamma_of[here], self.unit_of[here])
+            with branches.branch():
+                rate, gamma = share * self.rate_of[here], self.gamma_of[here]
+                _decay(weights, rate, gamma, self.unit_of[here])
+        branches.join()
         b1, b2 = BETAS
         self.first.lerp_(gradient, 1 - b1)
         self.second.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
