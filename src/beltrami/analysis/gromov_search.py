@@ -24,7 +24,8 @@ from beltrami.kernels.row_gaps import row_gaps
 BLOCK, BLOCK_ON_GPU = 1 << 22, 1 << 25  # numbers computed at once
 MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time
 LARGEST = 64  # entries of a row that are tried first
-DENSE = 1 / 8  # share of a block's pairs left, above which all of them are tried
+# Share of a block's pairs left, above which all of them are tried; a GPU's kernel is worth it soon.
+DENSE, DENSE_ON_GPU = 1 / 8, 1 / 64
 
 
 class Gap(NamedTuple):
@@ -97,7 +98,8 @@ class _Search:
         """All pairs of these rows that may have a larger gap."""
         bounds = self._bounds(first, last)
         left = bounds > self.above
-        if int(left.sum()) > DENSE * left.numel():
+        dense = DENSE_ON_GPU if self.a.is_cuda else DENSE
+        if int(left.sum()) > dense * left.numel():
             self._try_all(first, last)
             return
         rows, columns = left.nonzero(as_tuple=True)
