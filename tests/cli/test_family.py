@@ -52,7 +52,7 @@ def test_losses_of_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     out, err = capsys.readouterr()
     assert "Loss" in out
     assert "The losses were not fitted: α, A and 1 offset(s) need at least 4 losses" in out
-    assert "m8: loss: done" in err
+    assert "m8: loss on t: done" in err
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_random_directions_overlap_by_one_over_the_width(tmp_path: Path) -> None
         measured = model["overlap"]["overlaps"]
         assert measured["mean_squared"] == pytest.approx(1 / width, rel=0.01)
         assert model["family"] == "vectors"
-        assert model["loss"] is None
+        assert model["losses"] == {}
     for fit in found["overlap_fits"].values():
         assert fit["slope"] == pytest.approx(-1, abs=0.01)
         assert fit["low"] <= fit["slope"] <= fit["high"]
@@ -144,7 +144,7 @@ def test_models_of_transformers(tmp_path: Path) -> None:
     projected = tiny.opt(tmp_path / "opt", width=8, hidden=24)
     gpt = tiny.gpt2(tmp_path / "gpt", 48)
     folders = [untied, tied, projected, gpt]
-    settings = config(tmp_path, [str(f) for f in folders], texts=texts)
+    settings = config(tmp_path, [str(f) for f in folders], texts=(texts,))
     found = measure_family(settings).document
     models = {m["name"]: m for m in found["models"]}
     assert [m["family"] for m in models.values()] == ["llama", "llama", "opt", "gpt2"]
@@ -161,7 +161,7 @@ def test_models_of_transformers(tmp_path: Path) -> None:
     )
     for folder in folders:
         expected = text_loss(*load_causal(str(folder)), told)
-        loss = models[folder.name]["loss"]
+        loss = models[folder.name]["losses"]["texts"]
         assert loss["loss"] == pytest.approx(expected.loss, rel=1e-6)
         assert (loss["texts"], loss["skipped"]) == (8, 2)
     assert "missing" in found["loss_fit"]  # one A, one α and three offsets of four losses
@@ -171,13 +171,58 @@ def test_models_of_transformers(tmp_path: Path) -> None:
     assert all(watch.done.values())
     other = Watch()
     measure_family(replace(settings, count=5, models=(str(untied),)), other)
-    assert other.done == {"untied: overlap": True, "untied: loss": False}
+    assert other.done == {"untied: overlap": True, "untied: loss on texts": False}
+
+
+def test_several_texts_are_data_sets_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers", reason='needs pip install "beltrami[llm]"')
+    from beltrami.recipes.family import measure as module
+
+    files = tmp_path / "first.txt", tmp_path / "second.txt"
+    for path, told in zip(files, (tiny.sentences(6), tiny.sentences(9)[6:]), strict=True):
+        path.write_text("\n".join(told), encoding="utf-8")
+    folders = [str(tiny.llama(tmp_path / f"m{width}", width)) for width in (8, 16, 24)]
+    loads: list[str] = []
+
+    def counted(source: str, dtype: torch.dtype) -> Any:
+        loads.append(source)
+        return load_causal(source, dtype)
+
+    monkeypatch.setattr(module, "load_causal", counted)
+    settings = config(tmp_path, folders, texts=files)
+    found = measure_family(settings)
+    assert loads == folders  # once for both texts
+    for folder, measured in zip(folders, found.document["models"], strict=True):
+        for path in files:
+            told = path.read_text(encoding="utf-8").split("\n")
+            expected = text_loss(*load_causal(folder), told).loss
+            assert measured["losses"][path.stem]["loss"] == pytest.approx(expected, rel=1e-6)
+    page = found.report.read_text(encoding="utf-8")
+    assert "Loss, first" in page
+    assert "Loss, second" in page
+    again = Watch()
+    measure_family(replace(settings, texts=files[:1]), again)
+    assert all(again.done.values())
+
+
+def test_each_texts_have_an_offset() -> None:
+    widths = (64, 128, 256, 512)
+    models = [model(w, "a", 50 * w**-0.9 + 2) for w in widths]
+    for one, width in zip(models, widths, strict=True):
+        one["losses"]["other"] = {**one["losses"]["t"], "loss": 50 * width**-0.9 + 3}
+    fit = loss_fit(models)
+    assert fit["exponent"] == pytest.approx(0.9, rel=1e-6)
+    offsets = [(o["family"], o["texts"], round(o["value"], 5)) for o in fit["offsets"]]
+    assert offsets == [("a", "t", 2.0), ("a", "other", 3.0)]
+    assert fit["points"] == 8
 
 
 def model(width: int, family: str, loss: float, **overlap: int) -> dict[str, Any]:
     sizes = {"width": width, "hidden_width": width, **overlap}
     told = {"loss": loss, "predicted": 10, "longest": 8}
-    return {"name": "m", "family": family, "overlap": sizes, "loss": told}
+    return {"name": "m", "family": family, "overlap": sizes, "losses": {"t": told}}
 
 
 def test_the_joint_fit_finds_the_law(tmp_path: Path) -> None:
@@ -197,7 +242,7 @@ def test_the_joint_fit_finds_the_law(tmp_path: Path) -> None:
 def test_losses_that_cannot_be_compared_are_told() -> None:
     models = [model(w, "a", 3.0) for w in (1, 2, 3, 4, 5)]
     assert notes(models) == []
-    models[0]["loss"] |= {"longest": 4, "predicted": 9}
+    models[0]["losses"]["t"] |= {"longest": 4, "predicted": 9}
     said = notes(models)
     assert len(said) == 2
     assert "texts of different lengths" in said[0]
@@ -220,7 +265,7 @@ def test_names_of_users_are_escaped(tmp_path: Path) -> None:
         ({"models": ()}, "at least one model"),
         ({"models": ("a", "a")}, "--models names one twice"),
         ({"families": ("x", "y")}, "--families names 2 families for 1 models"),
-        ({"texts": Path("nowhere.txt")}, "--texts nowhere.txt is no file"),
+        ({"texts": (Path("nowhere.txt"),)}, "--texts nowhere.txt is no file"),
         ({"count": 0}, "--count must be at least 1"),
         ({"longest": 1}, "--longest must be at least 2"),
         ({"models": ("nothing",)}, "neither a file nor a table we know"),
@@ -236,9 +281,17 @@ def test_texts_need_models(tmp_path: Path) -> None:
     texts.write_text("one two\n", encoding="utf-8")
     path = gaussians(tmp_path)[0]
     with pytest.raises(ValueError, match=r"--texts needs models .*w16\.npy is a file"):
-        measure_family(config(tmp_path, [path], texts=texts))
+        measure_family(config(tmp_path, [path], texts=(texts,)))
     with pytest.raises(ValueError, match="glove is a table"):
-        measure_family(config(tmp_path, ["glove"], texts=texts))
+        measure_family(config(tmp_path, ["glove"], texts=(texts,)))
+
+
+def test_texts_of_one_name(tmp_path: Path) -> None:
+    for name in ("t.txt", "t.jsonl"):
+        (tmp_path / name).write_text('{"text": "one two"}\n', encoding="utf-8")
+    files = tmp_path / "t.txt", tmp_path / "t.jsonl"
+    with pytest.raises(ValueError, match="both called 't'"):
+        measure_family(config(tmp_path, ["x.npy"], texts=files))
 
 
 def test_a_file_that_is_no_family_stays(tmp_path: Path) -> None:
@@ -250,6 +303,7 @@ def test_a_file_that_is_no_family_stays(tmp_path: Path) -> None:
 
 
 def test_the_command_repeats_it() -> None:
-    settings = FamilyConfig(("a b", "c"), texts=Path("t.txt"), families=("x", "y"))
-    assert settings.command() == "beltrami family 'a b' c --texts=t.txt --families x y"
+    texts = Path("t.txt"), Path("u.txt")
+    settings = FamilyConfig(("a b", "c"), texts=texts, families=("x", "y"))
+    assert settings.command() == "beltrami family 'a b' c --texts t.txt u.txt --families x y"
     assert settings.folder == Path("runs/family")

@@ -58,7 +58,9 @@ class StackTraining(nn.Module):
         self.update = StackUpdate(stack, steps=steps, warm_up=warm_up)
         self.graphed = stack.table.is_cuda if graphed is None else graphed
         if self.graphed and not stack.table.is_cuda:
-            raise ValueError(f"graphed is for a CUDA device, and the stack is on {stack.table.device}")
+            raise ValueError(
+                f"graphed is for a CUDA device, and the stack is on {stack.table.device}"
+            )
         self.update.to(stack.table.device)
         self._graphs: dict[bool, _Graph] = {}
 

@@ -22,7 +22,7 @@ class FamilyConfig:
     or .gguf file, smollm2, or any table of vectors. Its output table is measured (lm_head, or the
     token embedding of a model that ties both), and the mean squared overlap is fitted against the
     width as a power law. With --texts, which needs models of transformers, so is the loss, as
-    A/width^alpha plus an offset for each family.
+    A/width^alpha plus an offset for each family and each file of texts.
 
     Writes family.json and report.html. A model that is finished is not measured again for the same
     content and options, whatever the others are.
@@ -31,14 +31,15 @@ class FamilyConfig:
     models: tuple[str, ...] = ()
     """What to measure, at least one."""
 
-    texts: Path | None = None
-    """Texts whose loss to measure: a text file with one a line, or JSON lines with "text"."""
+    texts: tuple[Path, ...] = ()
+    """Texts whose loss to measure: text files with one a line, or JSON lines with "text", each a
+    data set of its own."""
 
     families: tuple[str, ...] = ()
     """Which family each model belongs to, in their order; without it what its config says."""
 
     count: int = 1000
-    """How many of --texts to take, the first ones."""
+    """How many of each of --texts to take, the first ones."""
 
     longest: int = 2048
     """Tokens of a text that are read at most."""
@@ -80,8 +81,15 @@ class FamilyConfig:
                 f"--families names {len(self.families)} families for {len(self.models)} models; "
                 "give one a model, in their order"
             )
-        if self.texts is not None and not self.texts.is_file():
-            raise ValueError(f"--texts {self.texts} is no file")
+        for path in self.texts:
+            if not path.is_file():
+                raise ValueError(f"--texts {path} is no file")
+        check_no_repeats(self, "texts")
+        names = [path.stem for path in self.texts]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"--texts has two files that are both called {twice[0]!r}; rename one of them"
+            )
 
     @property
     def folder(self) -> Path:

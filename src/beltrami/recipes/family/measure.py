@@ -6,11 +6,11 @@ family.json, an object with
     command       the command line that repeats it
     settings      the options, by name
     models        in the order given: name, family, `overlap` (what the part "superposition" of a
-                  diagnosis holds) and `loss` (null without --texts)
+                  diagnosis holds) and `losses`, by the name of the texts
     overlap_fits  "raw" and "centred": the exponent of the mean squared overlap over the width of
                   the rows, as overlap ∝ width^slope, or what is missing for it
-    loss_fit      A/width^alpha + B of each family, over the width of the states, or what is
-                  missing for it; null without --texts
+    loss_fit      A/width^alpha + B of each family and texts, over the width of the states, or
+                  what is missing for it; null without --texts
     notes         what to keep in mind of these numbers
 
 measured/KEY.json holds one measurement of one model, under a key of all that it depends on. Numbers
@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,9 @@ def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Fami
         ValueError: what is wrong with an option, a model or the folder.
     """
     config.check()
-    texts = read_texts(config.texts)[: config.count] if config.texts is not None else None
+    texts = {path.stem: read_texts(path)[: config.count] for path in config.texts}
     for model in config.models:
-        _check_model(model, texts is not None)
+        _check_model(model, bool(texts))
     folder = RunFolder(config.folder)
     folder.check_writable()
     with folder.locked():
@@ -77,7 +78,7 @@ def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Fami
 
 
 class _Work:
-    def __init__(self, config: FamilyConfig, texts: list[str] | None, watcher: Watcher) -> None:
+    def __init__(self, config: FamilyConfig, texts: dict[str, list[str]], watcher: Watcher) -> None:
         self.config, self.texts, self.watcher = config, texts, watcher
         self.path = config.folder / DOCUMENT
         self._check_ours()
@@ -102,7 +103,7 @@ class _Work:
                 "raw": overlap_fit(models, "mean_squared"),
                 "centred": overlap_fit(models, "mean_squared_centred"),
             },
-            "loss_fit": loss_fit(models) if self.texts is not None else None,
+            "loss_fit": loss_fit(models) if self.texts else None,
             "notes": notes(models),
         }
         report = self.config.folder / REPORT
@@ -123,31 +124,36 @@ class _Work:
                 of_rows,
                 lambda tick: superposition(table, tick, pairs=config.pairs, seed=config.seed),
             ),
-            "loss": None,
+            "losses": dict(self._losses(source, name)),
         }
-        if self.texts is not None:
-            sha = hashlib.sha256("\0".join(self.texts).encode("utf-8", "surrogatepass"))
-            told = ["loss", _fingerprint(source), sha.hexdigest(), config.longest]
-            found["loss"] = self._kept(
-                f"{name}: loss", [*told, config.dtype], lambda tick: self._loss(source, tick)
-            )
         return found
 
-    def _loss(self, source: str, tick: Tick) -> dict[str, Any]:
-        assert self.texts is not None
+    def _losses(self, source: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Of each of the texts; the model is read once, and only where one is new."""
         config = self.config
-        model, tokenizer = load_causal(source, _DTYPES[config.dtype])
-        gpu = config.device != "cpu" and torch.cuda.is_available()
-        if config.device == "cuda" and not gpu:
+        loaded = cache(lambda: self._loaded(source))
+        for dataset, texts in self.texts.items():
+            sha = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass"))
+            told = ["loss", _fingerprint(source), sha.hexdigest(), config.longest, config.dtype]
+
+            def measure(tick: Tick, texts: list[str] = texts) -> dict[str, Any]:
+                longest, batch = config.longest, config.batch
+                try:
+                    found = text_loss(*loaded(), texts, longest=longest, batch=batch, tick=tick)
+                except ValueError as error:
+                    raise ValueError(f"{source}: {error}") from error
+                return {k: v if k == "loss" else int(v or 0) for k, v in plain(found).items()}
+
+            yield dataset, self._kept(f"{name}: loss on {dataset}", told, measure)
+
+    def _loaded(self, source: str) -> tuple[Any, Any]:
+        """A model where it computes, and its tokenizer."""
+        device = self.config.device
+        gpu = device != "cpu" and torch.cuda.is_available()
+        if device == "cuda" and not gpu:
             raise ValueError("--device cuda: there is no GPU that torch can use; give --device cpu")
-        model.to("cuda" if gpu else "cpu")
-        try:
-            found = text_loss(
-                model, tokenizer, self.texts, longest=config.longest, batch=config.batch, tick=tick
-            )
-        except ValueError as error:
-            raise ValueError(f"{source}: {error}") from error
-        return {k: v if k == "loss" else int(v or 0) for k, v in plain(found).items()}
+        model, tokenizer = load_causal(source, _DTYPES[self.config.dtype])
+        return model.to("cuda" if gpu else "cpu"), tokenizer
 
     def _kept(
         self, what: str, told: Sequence[Any], measure: Callable[[Tick], dict[str, Any]]
@@ -195,15 +201,16 @@ def overlap_fit(models: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def loss_fit(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """L = A/m^α + B of each family, with m the width of the states."""
+    """L = A/m^α + B of each family, on each of several texts, with m the width of the states."""
+    points = [
+        (float(m["overlap"]["hidden_width"]), loss["loss"], m["family"], dataset)
+        for m in models
+        for dataset, loss in m["losses"].items()
+    ]
+    widths, losses, families, datasets = (list(column) for column in zip(*points, strict=True))
+    several = len(set(datasets)) > 1
     try:
-        return _written(
-            fit_losses(
-                [float(m["overlap"]["hidden_width"]) for m in models],
-                [m["loss"]["loss"] for m in models],
-                [m["family"] for m in models],
-            )
-        )
+        return _written(fit_losses(widths, losses, families, datasets if several else None))
     except ValueError as error:
         return {"missing": str(error)}
 
@@ -224,18 +231,18 @@ def notes(models: Sequence[dict[str, Any]]) -> list[str]:
                 f"{m['name']} has rows of {found['width']:,} numbers and states of "
                 f"{found['hidden_width']:,}: overlaps are over the former, losses over the latter"
             )
-    losses = [m["loss"] for m in models if m["loss"] is not None]
-    if len({loss["longest"] for loss in losses}) > 1:
+    if len({loss["longest"] for m in models for loss in m["losses"].values()}) > 1:
         said.append(
             "models read texts of different lengths at most, so that their losses are not of the "
             "same tokens; --longest can make them alike"
         )
-    by_family: dict[str, set[int]] = {}
+    predicted: dict[str, dict[str, set[int]]] = {}
     for m in models:
-        if m["loss"] is not None:
-            by_family.setdefault(m["family"], set()).add(m["loss"]["predicted"])
-    for family, counts in by_family.items():
-        if len(counts) > 1:
+        for dataset, loss in m["losses"].items():
+            own = predicted.setdefault(m["family"], {})
+            own.setdefault(dataset, set()).add(loss["predicted"])
+    for family, by_dataset in predicted.items():
+        if any(len(counts) > 1 for counts in by_dataset.values()):
             said.append(
                 f"models of the family {family} cut texts into different tokens: their losses a "
                 "token are not of the same thing"
@@ -254,6 +261,7 @@ def _written(fit: JointFit) -> dict[str, Any]:
         "offsets": [
             {
                 "family": offset.family,
+                "texts": offset.dataset,
                 "value": offset.value,
                 "error": finite(offset.error),
                 "models": offset.points,

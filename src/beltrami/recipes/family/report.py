@@ -22,8 +22,9 @@ WHAT_LOSSES_ARE = (
     "of the same thing; the offset of each family stands for that, too."
 )
 WHAT_THE_FIT_IS = (
-    "Fitted is L = A/m^α + B, with one A and α for all and an offset B for each family; m is the "
-    "width of the states. Errors are those of all parameters together."
+    "Fitted is L = A/m^α + B, with one A and α for all and an offset B for each family, and for "
+    "each of several texts; m is the width of the states. Errors are those of all parameters "
+    "together."
 )
 
 
@@ -71,7 +72,7 @@ def told(document: dict[str, Any]) -> list[str]:
 
 def models_table(document: dict[str, Any]) -> Table:
     """A line a model."""
-    losses = document["loss_fit"] is not None
+    datasets = _datasets(document)
     columns = ["Width", "Rows", "Left out", "Overlap", "Centred", "× m", "Centred × m"]
     rows = []
     for model in document["models"]:
@@ -85,11 +86,9 @@ def models_table(document: dict[str, Any]) -> Table:
             number(found["ratio"]) if measured else "–",
             number(found["ratio_centred"]) if measured else "–",
         ]
-        if losses:
-            values.append(f"{model['loss']['loss']:.4f}")
+        values += [f"{model['losses'][dataset]['loss']:.4f}" for dataset in datasets]
         rows.append(Row(model["name"], model["family"], tuple(values)))
-    if losses:
-        columns.append("Loss")
+    columns += [f"Loss, {dataset}" if len(datasets) > 1 else "Loss" for dataset in datasets]
     return Table(
         "Overlap is the mean squared cosine of rows; random directions have 1/m",
         tuple(columns),
@@ -152,9 +151,12 @@ def _lines(points: dict[str, list[tuple[float, float]]]) -> list[Series]:
 def _loss_section(document: dict[str, Any]) -> Section:
     fit = document["loss_fit"]
     points: dict[str, list[tuple[float, float]]] = {}
+    several = len(_datasets(document)) > 1
     for model in document["models"]:
-        own = points.setdefault(model["family"], [])
-        own.append((model["overlap"]["hidden_width"], model["loss"]["loss"]))
+        for dataset, loss in model["losses"].items():
+            line = f"{model['family']}, {dataset}" if several else model["family"]
+            own = points.setdefault(line, [])
+            own.append((model["overlap"]["hidden_width"], loss["loss"]))
     chart = line_chart(
         _lines(points),
         title="Loss over width",
@@ -166,17 +168,18 @@ def _loss_section(document: dict[str, Any]) -> Section:
     rows = tuple(
         Row(
             model["name"],
-            model["family"],
+            f"{model['family']}, {dataset}",
             (
-                f"{model['loss']['loss']:.4f}",
-                f"{model['loss']['predicted']:,}",
-                f"{model['loss']['texts']:,}",
-                f"{model['loss']['skipped']:,}",
-                f"{model['loss']['cut']:,}",
-                f"{model['loss']['longest']:,}",
+                f"{loss['loss']:.4f}",
+                f"{loss['predicted']:,}",
+                f"{loss['texts']:,}",
+                f"{loss['skipped']:,}",
+                f"{loss['cut']:,}",
+                f"{loss['longest']:,}",
             ),
         )
         for model in document["models"]
+        for dataset, loss in model["losses"].items()
     )
     columns = ("Loss", "Predicted", "Texts", "Skipped", "Cut off", "Tokens at most")
     found = [Table("Losses", columns, rows, head="Model")]
@@ -185,9 +188,14 @@ def _loss_section(document: dict[str, Any]) -> Section:
     return Section(
         "Losses",
         (_law_told(fit), WHAT_LOSSES_ARE, WHAT_THE_FIT_IS),
-        (Figure("Loss over width", chart, "A line a family.", wide=True),),
+        (Figure("Loss over width", chart, "A line a family and texts.", wide=True),),
         tuple(found),
     )
+
+
+def _datasets(document: dict[str, Any]) -> list[str]:
+    """Names of the texts."""
+    return list(document["models"][0]["losses"])
 
 
 def _law_table(fit: dict[str, Any]) -> Table:
@@ -200,7 +208,8 @@ def _law_rows(fit: dict[str, Any]) -> Iterator[Row]:
     for offset in fit["offsets"]:
         hint = f"{offset['models']} models, {offset['widths']} widths"
         values = (number(offset["value"]), number(offset["error"]))
-        yield Row(f"B of {offset['family']}", hint, values)
+        on = "" if offset["texts"] is None else f" on {offset['texts']}"
+        yield Row(f"B of {offset['family']}{on}", hint, values)
 
 
 def _law_told(fit: dict[str, Any]) -> str:
@@ -209,7 +218,7 @@ def _law_told(fit: dict[str, Any]) -> str:
     text = (
         f"Losses fall as width^−{number(fit['exponent'])} towards the offset of each family (95 % "
         f"interval {number(fit['low'])} to {number(fit['high'])}, R² {number(fit['r_squared'])}, "
-        f"{fit['points']} models, {fit['freedom']} degrees of freedom)."
+        f"{fit['points']} losses, {fit['freedom']} degrees of freedom)."
     )
     if fit["at_edge"]:
         text += " The exponent is at the end of its range: these losses are no such law."
