@@ -22,7 +22,7 @@ from beltrami.recipes.config import RunConfig
 
 if TYPE_CHECKING:
     from beltrami.recipes.observer import Observer
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.outcome import Outcome, Standing
     from beltrami.recipes.session import Session
     from beltrami.report.page import Page, Table
 
@@ -154,6 +154,10 @@ class Recipe(ABC, Generic[Config]):
     @abstractmethod
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Measure a trained model."""
+
+    def findings(self, standings: Sequence[Standing]) -> dict[str, Any]:
+        """What all trials together say, for metrics.json; JSON-able, none by default."""
+        return {}
 
     @abstractmethod
     def page(self, outcome: Outcome) -> Page:

@@ -11,6 +11,7 @@ metrics.json is written at the end, an object with what config.json has (see `fo
                       and verdict ("better", "worse", "no difference" or "")
     trials        a list, one entry a contestant and seed: group, model, seed, choice, parameters,
                   seconds, and metrics by key
+    findings      what the recipe concludes of all of them, where it does (`Recipe.findings`)
 
 A mean or metric that is infinite is null; a half width is null for one seed; a difference is the
 contestant's minus its twin's, paired by seed, and null for a control. A metric that was not
@@ -301,6 +302,7 @@ class TrialRunner:
         return standings
 
     def _document(self, standings: Sequence[Standing]) -> dict[str, Any]:
+        findings = self.recipe.findings(standings)
         return {
             "schema": SCHEMA,
             **_what(self.recipe),
@@ -333,6 +335,7 @@ class TrialRunner:
                 for standing in standings
                 for result in standing.results
             ],
+            **({"findings": findings} if findings else {}),
         }
 
 

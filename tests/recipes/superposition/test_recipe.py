@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,13 +104,39 @@ def test_a_short_training_shows_both_regimes(tmp_path: Path) -> None:
 def test_what_is_settled(tmp_path: Path) -> None:
     outcome = run(create(tiny(seeds=1, out=tmp_path)))
     (whole, half) = outcome.standings
-    strong, weak = settling(outcome)
+    strong, weak = settling(outcome.standings)
     assert (strong.group, strong.regime, weak.regime) == ("power law 1", "γ = −0.5", "γ = 0.4")
     assert not strong.settled
     unmoved = replace(half, results=whole.results, comparisons=whole.comparisons)
-    for one in settling(replace(outcome, standings=[whole, unmoved])):
+    for one in settling([whole, unmoved]):
         assert one.settled
         assert (one.change, one.after) == (0.0, one.before)
     worse = replace(strong, before=1.0, after=1.0, change=0.5)
     assert not worse.settled  # a loss that rises is not at its end either
-    assert settling(replace(outcome, standings=[whole])) == []
+    assert settling([whole]) == []
+
+
+def test_every_read_out_is_checked_and_the_numbers_are_kept(tmp_path: Path) -> None:
+    config = tiny(seeds=1, out=tmp_path, readouts=("linear", "distance"))
+    outcome = run(create(config))
+    models = [s.contestant.model for s in outcome.standings]
+    assert models == ["linear", "half", "distance", "half-distance"]
+    assert outcome.standings[-1].contestant.settings["steps"] == 30
+    assert outcome.standings[-1].contestant.twin == "distance"
+    findings = json.loads((tmp_path / "metrics.json").read_text())["findings"]
+    assert [(r["model"], r["gamma"]) for r in findings["regimes"]] == [
+        ("linear", -0.5),
+        ("linear", 0.4),
+        ("distance", -0.5),
+        ("distance", 0.4),
+    ]
+    first = findings["regimes"][0]
+    expected = regime_results(outcome.standings[0])[0]
+    assert [loss["mean"] for loss in first["losses"]] == [i.mean for i in expected.losses]
+    assert [w["from"] for w in first["windows"]] == list(first["widths"][: len(first["windows"])])
+    assert first["windows"][0]["exponent"] == expected.windows.fits[0].exponent
+    told = findings["convergence"]
+    assert told["settled"] is False
+    assert len(told["regimes"]) == 4
+    bare = run(create(tiny(seeds=1, out=tmp_path / "bare", check_steps=False)))
+    assert bare.document["findings"]["convergence"] == {"settled": None, "regimes": []}

@@ -13,13 +13,19 @@ from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
 
 Readout = Literal["linear", "distance", "busemann"]
 TWIN: Readout = "linear"
-HALF = "half"
+HALVES: dict[str, str] = {  # the same with half the steps
+    "linear": "half",
+    "distance": "half-distance",
+    "busemann": "half-busemann",
+}
 FEWEST_WIDTHS = 3
 NAMES = {
     "linear": "linear",
     "distance": "hyperbolic distance",
     "busemann": "Busemann",
-    HALF: "half the steps",
+    "half": "half the steps",
+    "half-distance": "hyperbolic distance, half the steps",
+    "half-busemann": "Busemann, half the steps",
 }
 
 
@@ -75,8 +81,8 @@ class SuperpositionConfig(RunConfig):
     """c of the curvature -c, for the read-outs that have one."""
 
     check_steps: bool = True
-    """Whether the linear models are also trained with half the steps: what that changes, more steps
-    may change as well."""
+    """Whether models are also trained with half the steps: what that changes, more steps may change
+    as well."""
 
     steps: int | None = None
     """Steps of a training. (preset small: 16000)"""

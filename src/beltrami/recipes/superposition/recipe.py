@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.session import Session
-from beltrami.recipes.superposition.config import HALF, NAMES, TWIN, SuperpositionConfig
+from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN, SuperpositionConfig
 from beltrami.recipes.superposition.law_names import law_title
 from beltrami.recipes.superposition.laws import frequencies
 from beltrami.recipes.superposition.measures import evaluation, metrics_of
@@ -26,7 +26,7 @@ from beltrami.recipes.superposition.training import Tally, train_stack
 from beltrami.recipes.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.outcome import Outcome, Standing
     from beltrami.report.page import Page, Table
 
 _LARGE_SCALE = 100  # of the loss, in the paper's experiment with many features
@@ -93,7 +93,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         }
 
     def contestants(self) -> Sequence[Contestant]:
-        """Each way to read features, for each law; and the linear one with half the steps."""
+        """Each way to read features, for each law; and each with half the steps."""
         steps = self.config.chosen("steps")
         found = []
         for group, p in self.frequencies.items():
@@ -110,9 +110,9 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
                     settings["curvature"] = self.config.curvature
                 control = None if readout == TWIN else TWIN
                 found.append(Contestant(readout, group, settings, control))
-            if self.config.check_steps:
-                half = {**common, "readout": TWIN, "steps": steps // 2}
-                found.append(Contestant(HALF, group, half, TWIN))
+                if self.config.check_steps:
+                    half = {**settings, "steps": steps // 2}
+                    found.append(Contestant(HALVES[readout], group, half, readout))
         return found
 
     def build(self, trial: Trial) -> nn.Module:
@@ -145,6 +145,12 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         losses = self._tallies.pop(trial.name).mean.cpu()
         return evaluation(model, losses, self.frequencies[trial.group], trial.settings)
 
+    def findings(self, standings: Sequence[Standing]) -> dict[str, Any]:
+        """Exponents of each regime by window, and whether the steps were enough."""
+        from beltrami.recipes.superposition.standings import findings_json
+
+        return findings_json(standings)
+
     def page(self, outcome: Outcome) -> Page:
         """The page for people."""
         from beltrami.recipes.superposition.report import superposition_page
@@ -159,5 +165,5 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             settling_table,
         )
 
-        found = settling(outcome)
+        found = settling(outcome.standings)
         return [*regime_tables(self, outcome), *([settling_table(found)] if found else [])]

@@ -11,7 +11,7 @@ from beltrami.analysis.superposition.overlaps import random_shares
 from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.superposition.beside import published_section
-from beltrami.recipes.superposition.config import HALF, TWIN
+from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.standings import (
@@ -20,6 +20,7 @@ from beltrami.recipes.superposition.standings import (
     regime_tables,
     settling,
     settling_table,
+    whole_trainings,
 )
 from beltrami.report.charts import Series, heat_map, line_chart
 from beltrami.report.page import Figure, Page, Section
@@ -100,14 +101,14 @@ def _lead(outcome: Outcome) -> str:
     by_gamma = [one for one in found if one.regime.gamma is not None] or found
     ends = by_gamma[:1] + by_gamma[1:][-1:]
     said = ", ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
-    settled = all(one.settled for one in settling(outcome))
+    settled = all(one.settled for one in settling(outcome.standings))
     rest = "" if settled else " Half the steps give other numbers: it has not converged."
     return f"With {group}, the exponent with which the loss falls over the width is {said}.{rest}"
 
 
 def _settled_section(outcome: Outcome) -> Section:
     heading = "Is it trained long enough?"
-    found = settling(outcome)
+    found = settling(outcome.standings)
     if not found:
         return Section(heading, ("Not checked: --no-check-steps left out half the steps.",))
     words = (
@@ -117,13 +118,12 @@ def _settled_section(outcome: Outcome) -> Section:
         else "No. Exponents of models that are not trained to the end are too small as a rule, "
         "those of strong superposition above all. Give more --steps."
     )
-    only = "Checked with the linear read-out alone."
-    return Section(heading, (words, only), (), (settling_table(found),))
+    return Section(heading, (words,), (), (settling_table(found),))
 
 
 def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
     series = []
-    contestants = [s for s in standings if s.contestant.model != HALF]
+    contestants = whole_trainings(standings)
     alone = len(contestants) == 1
     for standing in contestants:
         model = standing.contestant.model

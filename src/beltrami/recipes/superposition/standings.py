@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.analysis.superposition import (
@@ -13,8 +13,9 @@ from beltrami.analysis.superposition import (
     classify_regime,
     exponent_windows,
 )
-from beltrami.recipes.outcome import Outcome, Standing
-from beltrami.recipes.superposition.config import HALF, TWIN
+from beltrami.recipes.diagnosis.numbers import finite
+from beltrami.recipes.outcome import Outcome, Standing, interval_json
+from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN
 from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, OVERLAP, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.regimes import Regime, regimes_of
@@ -97,7 +98,7 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
     spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
     tables = []
     for group, standings in outcome.groups().items():
-        shown = [s for s in standings if s.contestant.model != HALF]
+        shown = whole_trainings(standings)
         compared = len(shown) > 1
         tables.append(
             Table(
@@ -166,11 +167,12 @@ class Settling:
     """What the second half of the steps changed, in one regime.
 
     Args:
-        group, regime: where. before, after: exponents with half the steps and with all.
+        group, model, regime: where. before, after: exponents with half the steps and with all.
         change: of the widest model's loss, as a share of what it was.
     """
 
     group: str
+    model: str
     regime: str
     before: float
     after: float
@@ -181,20 +183,74 @@ class Settling:
         """Whether nothing says that more steps are needed."""
         return abs(self.after - self.before) <= MOVED and abs(self.change) <= SETTLED
 
+    def as_json(self) -> dict[str, Any]:
+        """Under the names of the fields."""
+        numbers = {name: finite(getattr(self, name)) for name in ("before", "after", "change")}
+        return {**asdict(self), **numbers, "settled": self.settled}
 
-def settling(outcome: Outcome) -> list[Settling]:
-    """Of all regimes of the linear models; none where half the steps were not trained."""
+
+def whole_trainings(standings: Sequence[Standing]) -> list[Standing]:
+    """Without those of half the steps."""
+    return [s for s in standings if s.contestant.model not in HALVES.values()]
+
+
+def settling(standings: Sequence[Standing]) -> list[Settling]:
+    """Of all regimes; none where half the steps were not trained."""
     found = []
-    for group, standings in outcome.groups().items():
-        by_model = {s.contestant.model: s for s in standings}
-        if HALF not in by_model:
+    by_name = {(s.contestant.group, s.contestant.model): s for s in standings}
+    for (group, readout), standing in by_name.items():
+        shorter = by_name.get((group, HALVES.get(readout, "")))
+        if shorter is None:
             continue
-        whole, half = regime_results(by_model[TWIN]), regime_results(by_model[HALF])
-        for now, before in zip(whole, half, strict=True):
+        pairs = zip(regime_results(standing), regime_results(shorter), strict=True)
+        for now, before in pairs:
             change = now.losses[-1].mean / before.losses[-1].mean - 1
             exponents = before.exponent.mean, now.exponent.mean
-            found.append(Settling(group, now.regime.title, *exponents, change))
+            found.append(Settling(group, readout, now.regime.title, *exponents, change))
     return found
+
+
+def findings_json(standings: Sequence[Standing]) -> dict[str, Any]:
+    """For metrics.json: regimes with their exponents by window, and what half the steps gave."""
+    regimes = []
+    for standing in whole_trainings(standings):
+        contestant = standing.contestant
+        for one in regime_results(standing):
+            place = len(one.widths) // 2
+            features = contestant.settings["features"]
+            regimes.append(
+                {
+                    "group": contestant.group,
+                    "model": contestant.model,
+                    "regime": one.regime.title,
+                    "gamma": one.regime.gamma,
+                    "superposition": classify_regime(
+                        one.shares[place], features, one.widths[place]
+                    ).name,
+                    "widths": list(one.widths),
+                    "losses": [interval_json(loss) for loss in one.losses],
+                    "exponent": interval_json(one.exponent),
+                    "windows": [
+                        {
+                            "from": width,
+                            "exponent": finite(fit.exponent),
+                            "error": finite(fit.error),
+                            "r_squared": finite(fit.r_squared),
+                        }
+                        for width, fit in zip(one.widths, one.windows.fits, strict=False)
+                    ],
+                    "represented": [finite(v) for v in one.shares],
+                    "above_one": [finite(v) for v in one.above_one],
+                    "overlaps": [finite(v) for v in one.overlaps],
+                    "unlearned": [finite(v) for v in one.unlearned],
+                }
+            )
+    settled = settling(standings)
+    convergence = {
+        "settled": all(one.settled for one in settled) if settled else None,
+        "regimes": [one.as_json() for one in settled],
+    }
+    return {"regimes": regimes, "convergence": convergence}
 
 
 def _converged(found: Sequence[Settling]) -> str:
@@ -211,7 +267,7 @@ def settling_table(found: Sequence[Settling]) -> Table:
         tuple(
             Row(
                 f"{one.group}, {one.regime}",
-                "",
+                "" if one.model == TWIN else NAMES[one.model],
                 (
                     _number(one.before),
                     _number(one.after),
