@@ -111,7 +111,7 @@ class RunFolder:
             _delete(self.path.glob(f"trials/*/.{name}.*.tmp"))
         for result in self.path.glob(f"trials/*/{RESULT}"):
             with contextlib.suppress(OSError, ValueError):  # damaged: will be done again
-                _read_result(result)
+                read_result(result)
                 _delete([result.parent / CHECKPOINT])
 
     def check_writable(self) -> None:
@@ -187,7 +187,7 @@ class RunFolder:
         self.check_settings(trial)
         folder = self._trial(trial)
         try:
-            record = _read_result(folder / RESULT)
+            record = read_result(folder / RESULT)
             state = load((folder / MODEL).read_bytes())
         except (OSError, ValueError, SafetensorError):
             return None  # missing or damaged: the trial is simply done again
@@ -206,7 +206,7 @@ class RunFolder:
     def check_settings(self, trial: Trial) -> None:
         """Raise a `ValueError` where this trial was made under other settings, naming one."""
         try:
-            found = _read_result(self._trial(trial) / RESULT)["trial"]
+            found = read_result(self._trial(trial) / RESULT)["trial"]
         except (OSError, ValueError):
             return  # missing or damaged
         if difference := _first_difference(found, trial.record()):
@@ -232,7 +232,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
 
 
-def _read_result(path: Path) -> dict[str, Any]:
+def read_result(path: Path) -> dict[str, Any]:
     """result.json; a `ValueError` where it is not as we wrote it."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from beltrami.recipes.checks import file_name
 from beltrami.recipes.config import RUNS, option_words
 from beltrami.recipes.diagnosis.config import EMBEDDED, Kind
 
-Method = Literal["auto", "sectors", "hmds", "tangent-pca", "as-is"]
+Method = Literal["auto", "sectors", "hmds", "horopca", "tangent-pca", "as-is"]
 FEWEST = 4  # points that have a geometry
 MOST_BY_DISTANCES = 2000  # points whose distances are all embedded
 
@@ -21,8 +21,9 @@ class ExploreConfig:
     """Write one page with an interactive Poincaré disk of data, which opens without a network.
 
     SOURCE is what `beltrami diagnose` takes: a hierarchy or edge list, a table of vectors, a model
-    or a matrix of distances. Without it: the mammals of WordNet. The page can be dragged, zoomed
-    and searched; a click shows a point's neighbours, ancestors and descendants.
+    or a matrix of distances. Or it is the folder of a run of hierarchy or cones, whose points are
+    shown. Without it: the mammals of WordNet. The page can be dragged, zoomed and searched; a click
+    shows a point's neighbours, ancestors and descendants.
     """
 
     source: str = EMBEDDED
@@ -33,9 +34,10 @@ class ExploreConfig:
 
     method: Method = "auto"
     """How points get their places: "sectors" (a tree or graph: the radius by depth, subtrees in
-    sectors), "hmds" (distances, up to 2000 points), "tangent-pca" (vectors, any number), "as-is"
-    (vectors of two dimensions that are in the unit disk already). "auto" takes the first that
-    fits."""
+    sectors), "hmds" (distances, up to 2000 points), "horopca" (points of a run), "tangent-pca"
+    (vectors and points of a run, any number), "as-is" (vectors of two dimensions that are in the
+    unit disk already; points of a run of two). "auto" takes the first that fits, and "as-is" for
+    points of a run of two dimensions."""
 
     metric: Literal["euclidean", "angle"] = "euclidean"
     """How far vectors are apart, for "hmds"."""
@@ -51,6 +53,9 @@ class ExploreConfig:
 
     label: str = ""
     """Which column of a table has the labels."""
+
+    trial: str = ""
+    """Which trial of a run, by the name of its folder; without it the best in hyperbolic space."""
 
     out: Path | None = None
     """The page to write; without it runs/explore-SOURCE.html. A page that is there is replaced."""

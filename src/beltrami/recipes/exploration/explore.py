@@ -10,8 +10,9 @@ from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.diagnosis.source import GraphSource, Source, Tick, open_source
 from beltrami.recipes.exploration.config import ExploreConfig
 from beltrami.recipes.exploration.graph_cloud import graph_cloud
+from beltrami.recipes.exploration.run_cloud import is_run, run_cloud
 from beltrami.recipes.exploration.vector_cloud import vector_cloud
-from beltrami.report.explorer import explorer_page
+from beltrami.report.explorer import Cloud, explorer_page
 
 
 def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
@@ -21,6 +22,12 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         ValueError: what is wrong with an option or the source.
     """
     config.check()
+    if is_run(config.source):
+        return _of_run(config, tick)
+    if config.trial:
+        raise ValueError(f"--trial is for runs, and {config.source} is no folder of a run")
+    if config.method == "horopca":
+        raise ValueError("--method horopca is for points of a run")
     source = open_source(_as_diagnosis(config), tick)
     if isinstance(source, GraphSource):
         if config.method not in ("auto", "sectors"):
@@ -40,13 +47,20 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         f"{count:,} {'nodes' if isinstance(source, GraphSource) else 'points'} in the Poincaré "
         f"disk, {told}."
     )
-    page = explorer_page(
-        cloud,
-        title=source.name,
-        lead=lead,
-        facts=_facts(source, count),
-        command=config.command(),
-    )
+    return _write(config, cloud, source.name, lead, _facts(source, count))
+
+
+def _of_run(config: ExploreConfig, tick: Tick) -> Path:
+    cloud, told, facts = run_cloud(config, tick)
+    lead = f"{len(cloud.labels):,} learned points in the Poincaré disk, {told}."
+    made = ("Made by", f"beltrami {__version__}")
+    return _write(config, cloud, Path(config.source).name, lead, [*facts, made])
+
+
+def _write(
+    config: ExploreConfig, cloud: Cloud, title: str, lead: str, facts: list[tuple[str, str]]
+) -> Path:
+    page = explorer_page(cloud, title=title, lead=lead, facts=facts, command=config.command())
     path = config.page
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

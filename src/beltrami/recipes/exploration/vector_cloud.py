@@ -56,7 +56,7 @@ def _by_distances(source: Source, rows: Tensor, seed: int) -> tuple[Tensor, str]
     bend = min(max(fitted, LEAST_BEND), MOST_BEND)
     seen = hmds(d, (bend / float(d.max())) ** 2)
     disk = math.sqrt(seen.c) * poincare.from_lorentz(seen.points, seen.c)
-    return _inside(disk), f"by hMDS (√c·diameter {bend:.3g}, distortion {seen.distortion:.3f})"
+    return inside_disk(disk), f"by hMDS (√c·diameter {bend:.3g}, distortion {seen.distortion:.3f})"
 
 
 def _tangent_pca(points: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def _tangent_pca(points: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(plane, dim=1, keepdim=True)
     scale = REACH / max(float(length.quantile(WITHIN)), float(length.max()) / (4 * REACH))
     radius = scale * length
-    return _inside(torch.tanh(radius / 2) * plane / torch.where(length > 0, length, 1.0))
+    return inside_disk(torch.tanh(radius / 2) * plane / torch.where(length > 0, length, 1.0))
 
 
 def _as_is(source: VectorSource, rows: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def _as_is(source: VectorSource, rows: Tensor) -> Tensor:
     return points
 
 
-def _inside(disk: Tensor) -> Tensor:
+def inside_disk(disk: Tensor) -> Tensor:
     """Rounding may put the farthest points on the rim, which is infinitely far away."""
     length = torch.linalg.vector_norm(disk, dim=1, keepdim=True)
     return torch.where(length > _INSIDE, disk * (_INSIDE / length), disk)
