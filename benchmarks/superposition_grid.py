@@ -28,7 +28,9 @@ from beltrami.recipes.superposition.published import (
     has_published_settings,
     published,
     published_exponent,
+    published_loss_of_one_width,
     published_losses,
+    published_share,
 )
 from beltrami.recipes.superposition.regimes import regimes_of
 from benchmarks import machine, markers
@@ -234,7 +236,9 @@ def page(document: dict[str, Any]) -> str:
         )
         lines.append("")
     lines += _grid_table(cells)
+    lines += _share_lines(cells)
     lines += _loss_table(cells)
+    lines += _one_width_table(cells)
     if rows := judged(cells):
         lines += [
             "",
@@ -317,6 +321,63 @@ def _loss_table(cells: Sequence[Cell]) -> list[str]:
         "|---|" + "---|" * len(widths) + "---|",
         *lines,
     ]
+
+
+def _share_lines(cells: Sequence[Cell]) -> list[str]:
+    """How far shares of represented features are from the published ones."""
+    width = published()["represented_width"]
+    place = published()["settings"]["widths"].index(width)
+    apart = [
+        cell.shares[place] - theirs
+        for cell in cells
+        if cell.density == 1 and (theirs := published_share(cell.exponent, cell.gamma)) is not None
+    ]
+    if not apart:
+        return []
+    size = statistics.fmean(map(abs, apart))
+    return [
+        "",
+        f"Shares of represented features, φ½ of m = {width}: over {len(apart)} cells ours differ "
+        f"from the published ones by {size:.3f} on average, by {max(map(abs, apart)):.2f} at most.",
+    ]
+
+
+def _one_width_table(cells: Sequence[Cell]) -> list[str]:
+    """Losses of one width at all gammas and densities."""
+    width = published()["losses_by_gamma"]["width"]
+    if width not in published()["settings"]["widths"]:
+        return []
+    place = published()["settings"]["widths"].index(width)
+    found: dict[tuple[float, float], list[float]] = {}
+    for cell in cells:
+        if cell.exponent == 1:
+            found.setdefault((cell.gamma, cell.density), []).append(cell.losses[place])
+    shown = {
+        at: (statistics.fmean(losses), theirs)
+        for at, losses in found.items()
+        if (theirs := published_loss_of_one_width(*at)) is not None
+    }
+    if not shown:
+        return []
+    densities = sorted({density for _, density in shown})
+    lines = [
+        "",
+        f"Losses of m = {width} at data exponent 1, ours and, in brackets, the published ones, by "
+        "gamma and the mean number of features a sample.",
+        "",
+        "| γ | " + " | ".join(f"{density:g}" for density in densities) + " |",
+        "|---|" + "---|" * len(densities),
+    ]
+    for gamma in sorted({gamma for gamma, _ in shown}):
+        row = []
+        for density in densities:
+            pair = shown.get((gamma, density))
+            row.append("–" if pair is None else f"{pair[0]:.3f} ({pair[1]:.3f})")
+        lines.append(f"| {gamma:g} | " + " | ".join(row) + " |")
+    off = [ours / theirs - 1 for ours, theirs in shown.values()]
+    size = statistics.fmean(map(abs, off))
+    lines += ["", f"Of {len(off)} losses ours differ by {size:.0%} on average."]
+    return lines
 
 
 def run(options: Options) -> int:

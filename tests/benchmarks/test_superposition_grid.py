@@ -50,6 +50,9 @@ def test_the_page_has_ours_and_theirs() -> None:
     assert "Over 1 cells the two differ by 0.14" in text
     assert "(0.6902, " in text
     assert "Commit abc. H, torch 2." in text
+    # Those of the figure with one width, and of represented features.
+    assert f"| -0.556 | {2 * 63**-1.2:.3f} (0.116) |" in text
+    assert "Shares of represented features, φ½ of m = 39: over 2 cells" in text
 
 
 def test_later_cells_take_the_place_of_earlier_ones() -> None:

@@ -17,6 +17,7 @@ from beltrami.recipes.superposition.published import (
     published,
     published_exponent,
     published_large,
+    published_loss_of_one_width,
     published_losses,
 )
 from beltrami.recipes.superposition.recipe import SuperpositionRecipe
@@ -37,6 +38,10 @@ def test_cells_that_are_not_there() -> None:
     assert published_exponent(0.0, 1.0) == 0.06
     assert published_losses(1.0, -0.556, 2.0) is None
     assert published_losses(1.5, -0.556, 1.0) is None
+    assert published_loss_of_one_width(-0.556, 1.0) == 0.116  # which the other figure has, too
+    assert published_loss_of_one_width(1.0, 7.485) == 4.055
+    assert published_loss_of_one_width(0.5, 1.0) is None
+    assert published_loss_of_one_width(-1.0, 2.0) is None
     assert published_large("power:1.2", 0.3) is None
     assert published_large("cubic", -1.0) is None
 

@@ -69,6 +69,17 @@ def published_losses(data_exponent: float, gamma: float, density: float) -> list
     return None
 
 
+def published_loss_of_one_width(gamma: float, density: float) -> float | None:
+    """Of models of width 63 with data exponent 1, for all gammas of the grid."""
+    told = published()["losses_by_gamma"]
+    gammas = published()["gammas"]
+    for known, row in zip(gammas, told["rows"], strict=True):
+        for features, loss in zip(told["densities"], row, strict=True):
+            if abs(known - gamma) <= NEAR and abs(features - density) <= SAME:
+                return float(loss)
+    return None
+
+
 def published_large(law: str, gamma: float) -> list[float] | None:
     """Losses of the experiment with 10,240 features, of eight widths."""
     for regime in ("weak", "strong"):
