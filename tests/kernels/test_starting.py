@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beltrami.kernels.starting import parts, start
+from beltrami.kernels.starting import _kind, parts, start
 
 
 class OnDevice:
@@ -19,21 +19,40 @@ class OnDevice:
 
     is_cuda = True
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, dtype: torch.dtype = torch.float32, address: int = 0) -> None:
         self.device = torch.device("cuda", index)
+        self.dtype, self.address = dtype, address
+
+    def data_ptr(self) -> int:
+        return self.address
 
 
 class Kernel:
-    """Notes where and how it is started."""
+    """Notes where and how it is started: by itself, or compiled."""
+
+    arg_names = ("x", "n", "by", "ROWS")
 
     def __init__(self, devices: list[int]) -> None:
         self.devices, self.starts = devices, []  # type: list[int], list[Any]
+        self.compiled: list[Compiled] = []
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def run(*arguments: Any, **constants: Any) -> None:
+        def run(*arguments: Any, **constants: Any) -> Compiled:
             self.starts.append((self.devices[-1], grid, arguments, constants))
+            self.compiled.append(Compiled())
+            return self.compiled[-1]
 
         return run
+
+
+class Compiled:
+    """A kernel for one kind of arguments."""
+
+    def __init__(self) -> None:
+        self.starts: list[Any] = []
+
+    def __getitem__(self, grid: tuple[int, int, int]) -> Any:
+        return lambda *arguments: self.starts.append((grid, arguments))
 
 
 @pytest.fixture
@@ -58,6 +77,52 @@ def test_kernels_start_where_their_tensors_are(index: int, devices: list[int]) -
     start(kernel, (3, 2), where, 5, 0.5, ROWS=4)  # type: ignore[arg-type]
     assert kernel.starts == [(index, (3, 2), (where, 5, 0.5), {"ROWS": 4})]
     assert devices == [0]
+
+
+def test_a_kernel_is_looked_for_once(devices: list[int]) -> None:
+    kernel, first, second = Kernel(devices), OnDevice(0), OnDevice(0, address=32)
+    start(kernel, (3, 2), first, 5, 0.5, ROWS=4, num_warps=8)  # type: ignore[arg-type]
+    start(kernel, (7,), second, 6, 0.25, ROWS=4, num_warps=8)  # type: ignore[arg-type]
+    assert len(kernel.starts) == 1
+    assert kernel.compiled[0].starts == [((7, 1, 1), (second, 6, 0.25, 4))]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (OnDevice(0, dtype=torch.bfloat16), 5, 0.5, 4),
+        (OnDevice(0, address=8), 5, 0.5, 4),
+        (OnDevice(1), 5, 0.5, 4),
+        (OnDevice(0), 1, 0.5, 4),  # compiled for this number
+        (OnDevice(0), 48, 0.5, 4),  # and for all that 16 divides
+        (OnDevice(0), 5 + 2**33, 0.5, 4),
+        (OnDevice(0), 5, None, 4),
+        (OnDevice(0), 5, True, 4),
+        (OnDevice(0), 5, 0.5, 8),
+    ],
+)
+def test_other_kinds_are_other_kernels(other: tuple[Any, ...], devices: list[int]) -> None:
+    kernel = Kernel(devices)
+    for *arguments, rows in ((OnDevice(0), 5, 0.5, 4), other):
+        start(kernel, (1,), *arguments, ROWS=rows)
+    assert len(kernel.starts) == 2
+    assert not any(one.starts for one in kernel.compiled)
+
+
+def test_our_kinds_are_as_fine_as_tritons() -> None:
+    """What Triton compiles differently has different kinds here."""
+    jit = pytest.importorskip("triton.runtime.jit", reason="needs Triton")
+    if not hasattr(jit, "native_specialize_impl"):
+        pytest.skip("this Triton says in another way what it compiles for")
+    from triton.backends.compiler import BaseBackend
+
+    values: list[Any] = [0, 1, 2, 15, 16, 17, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40]
+    values += [0.0, 1.0, 0.5, None, True, False]
+    values += [torch.zeros(8, dtype=t)[i:] for t in (torch.float32, torch.bfloat16) for i in (0, 1)]
+    found: dict[Any, Any] = {}
+    for value in values:
+        theirs = jit.native_specialize_impl(BaseBackend, value, False, True, True)
+        assert found.setdefault(_kind(value), theirs) == theirs
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6))

@@ -1,4 +1,9 @@
-"""Starting Triton kernels."""
+"""Starting Triton kernels.
+
+Triton finds out anew at each start for which kinds of arguments a kernel was compiled: tens of
+microseconds, as long as a small kernel takes. What it found is kept here under the same kinds and
+started directly.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+_ALIGNED = 16  # bytes of an address, and what numbers are divided by: Triton's own distinction
+_INT32 = 1 << 31
+_compiled: dict[tuple[Any, ...], tuple[Any, Any, tuple[Any, ...]]] = {}
 
 
 def start(
@@ -15,11 +24,48 @@ def start(
 
     Triton starts kernels on the current device, whichever their tensors are on.
     """
-    if not where.is_cuda or where.device.index == torch.cuda.current_device():
+    if not where.is_cuda:
         kernel[grid](where, *arguments, **constants)
+    elif where.device.index == torch.cuda.current_device():
+        _start(kernel, grid, where, *arguments, **constants)
+    else:
+        with torch.cuda.device(where.device):
+            _start(kernel, grid, where, *arguments, **constants)
+
+
+def _start(
+    kernel: Any, grid: tuple[int, ...], where: Tensor, *arguments: Any, **constants: Any
+) -> None:
+    key = (
+        id(kernel),  # its hash is one of its source, and takes long
+        where.device.index,
+        *constants.items(),
+        _kind(where),
+        *[_kind(argument) for argument in arguments],
+    )
+    found = _compiled.get(key)
+    if found is None:
+        compiled = kernel[grid](where, *arguments, **constants)
+        # Options such as num_warps are no arguments of the kernel.
+        given = 1 + len(arguments)
+        rest = tuple(constants[name] for name in kernel.arg_names[given:])
+        _compiled[key] = kernel, compiled, rest  # the kernel, lest another gets its id
         return
-    with torch.cuda.device(where.device):
-        kernel[grid](where, *arguments, **constants)
+    _, compiled, rest = found
+    whole = (*grid, 1, 1)[:3]
+    compiled[whole](where, *arguments, *rest)
+
+
+def _kind(argument: Any) -> Any:
+    """What Triton may compile a kernel for: at least as fine a distinction as its own."""
+    kind = type(argument)
+    if kind is int:
+        return argument == 1, argument % _ALIGNED == 0, -_INT32 <= argument < _INT32
+    if kind is float:
+        return kind
+    if argument is None or kind is bool:
+        return argument
+    return argument.dtype, argument.data_ptr() % _ALIGNED == 0
 
 
 def parts(count: int, size: int) -> int:
