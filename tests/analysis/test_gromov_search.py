@@ -73,6 +73,20 @@ def test_every_way(
         assert found.size == literal(a)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["numbers", "few numbers", "ultrametric"])
+@pytest.mark.parametrize("dense", [0.0, gromov_search.DENSE_ON_GPU, 1.0])
+def test_a_gpu_finds_the_same(kind: str, dense: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gromov_search, "DENSE_ON_GPU", dense)
+    a = symmetric(300, kind)
+    ours, theirs = largest_gap(a.cuda()), largest_gap(a.clone())
+    assert ours is not None
+    assert theirs is not None
+    assert ours.size == theirs.size
+    i, j, k = ours.triple
+    assert min(a[i, k], a[k, j]) - a[i, j] == ours.size
+
+
 def test_only_what_exceeds_a_bound() -> None:
     a = symmetric(12, "numbers")
     size = literal(a)

@@ -10,6 +10,7 @@ import torch
 from beltrami.analysis.gromov import delta_hyperbolicity
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.null_models import (
+    gaussian_at_radii,
     gaussian_like,
     hop_distances,
     random_graph_distances,
@@ -74,6 +75,46 @@ def test_noise_is_as_tree_like_as_its_noise(n: int, d: int) -> None:
     mean = mean_interval(gaps)
     assert mean.half_width is not None
     assert abs(mean.mean) < max(0.02, 1.5 * mean.half_width)
+
+
+def test_noise_with_the_radii_of_data() -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 8, generator=g, dtype=torch.float64) * torch.linspace(0.2, 3, 8)
+    x[0] *= 40
+    noise = gaussian_at_radii(x, seed=3)
+    mean = x.mean(0)
+    radii = [(y - mean).norm(dim=1).sort().values for y in (x, noise)]
+    torch.testing.assert_close(radii[1], radii[0])
+    # In the directions of noise with the data's covariance, none of the data's own.
+    ray, plain = (
+        (y - mean) / (y - mean).norm(dim=1, keepdim=True) for y in (noise, gaussian_like(x, seed=3))
+    )
+    torch.testing.assert_close(ray, plain)
+    same = torch.ones(5, 3)
+    torch.testing.assert_close(gaussian_at_radii(same), same.double())
+
+
+def test_one_point_far_out_is_no_tree() -> None:
+    """Beside plain noise it looks like one: all others are near each other on that scale."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 32, generator=g, dtype=torch.float64)
+    x[0] *= 30
+    data, plain, fair = (
+        delta_hyperbolicity(y).relative for y in (x, gaussian_like(x), gaussian_at_radii(x))
+    )
+    assert data < 0.3 * plain
+    assert data == pytest.approx(fair, rel=0.3)
+
+
+def test_what_the_literature_says_of_spheres_and_random_graphs() -> None:
+    """0.99 and 0.62: over all quadruples, and for some size and degree."""
+    sphere = delta_hyperbolicity(sphere_distances(150, seed=1), "distances", base="all")
+    assert 0.97 < sphere.relative <= 1
+    found = [
+        delta_hyperbolicity(random_graph_distances(300, degree=k, seed=0), "distances").relative
+        for k in (3, 4, 6, 10)
+    ]
+    assert min(found) < 0.62 < max(found)
 
 
 def test_hops_of_a_graph_in_two_parts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +33,40 @@ def test_a_table_a_verdict_and_two_files(capsys: pytest.CaptureFixture[str]) -> 
     assert "tree-likeness: found finished" in capsys.readouterr().err
 
 
+def test_a_name_that_is_no_utf8_is_shown_as_well_as_can_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = os.fsdecode(b"bad\xff.npy")
+    try:
+        Path("x.npy").rename(name)
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    assert main(["diagnose", name, *SMALL, "--only=tree-likeness", "--out=d"]) == 0
+    document = json.loads(Path("d/diagnosis.json").read_text(encoding="utf-8"))
+    assert document["source"]["name"] == name
+    assert name in document["command"]
+    assert "bad\ufffd.npy: how tree-like?" in Path("d/report.html").read_text(encoding="utf-8")
+    assert main(["explore", name, "--out=page.html"]) == 0
+    assert "<h1>bad\ufffd.npy</h1>" in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", "x.npy", *SMALL, "--only", "tree-likeness", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document["parts"]) == ["tree-likeness"]
     assert Path(document["files"]["diagnosis"]).is_file()
+
+
+def test_what_is_constant_is_said_and_the_rest_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i},{1 - 2 * (i % 2)},1" for i in range(40)]
+    Path("v.csv").write_text("\n".join(["name,a,b", *rows]), encoding="utf-8")
+    counts = [f"{i},{100 // (i + 1)}" for i in range(40)]
+    Path("f.csv").write_text("\n".join(counts), encoding="utf-8")
+    assert main(["diagnose", "v.csv", "--label=name", "--frequencies=f.csv", "--only=words"]) == 0
+    assert "not measured: all norms are equal" in capsys.readouterr().out
+    page = Path("runs/diagnose-v.csv/report.html").read_text(encoding="utf-8")
+    assert "correlation of norm and frequency is not measured: all norms are equal.</p>" in page
+    assert "Power law of the frequencies" in page
 
 
 @pytest.mark.parametrize(

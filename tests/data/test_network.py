@@ -1,15 +1,19 @@
-"""Graphs without directions: edges of files, components, hops."""
+"""Graphs as distances see them: edges of files, their directions, components, hops."""
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import networkx
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beltrami.data import dag, load_hierarchy
+from beltrami.data import network as module
 from beltrami.data.hierarchy import HierarchyError
 from beltrami.data.network import Network, load_network
 
@@ -37,6 +41,77 @@ def test_components_and_hops_are_those_of_networkx(pairs: list[tuple[int, int]])
         assert {k: v for k, v in enumerate(hops[source].tolist()) if v >= 0} == reached
 
 
+@given(
+    PAIRS,
+    st.lists(st.integers(0, 11), max_size=9),
+    st.lists(st.integers(0, 11), max_size=9),
+    st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_hops_to_some_are_those_of_all(
+    pairs: list[tuple[int, int]], sources: list[int], targets: list[int], at_a_time: int
+) -> None:
+    ours = network(pairs)
+    rows, columns = (torch.tensor(nodes, dtype=torch.int64) for nodes in (sources, targets))
+    all_of_them = ours.hops(torch.arange(12))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SOURCES_AT_A_TIME", at_a_time)
+        assert torch.equal(ours.hops(rows), all_of_them[rows])
+        found = ours.hops(rows, columns)
+    assert found.dtype == torch.int32
+    assert torch.equal(found, all_of_them[rows][:, columns])
+
+
+def star(rays: int) -> Network:
+    edges = torch.stack([torch.arange(1, rays + 1), torch.zeros(rays, dtype=torch.int64)], 1)
+    return Network("star", tuple(map(str, range(rays + 1))), edges)
+
+
+def chain(nodes: int) -> Network:
+    line = torch.arange(nodes)
+    return Network("chain", tuple(map(str, range(nodes))), torch.stack([line[1:], line[:-1]], 1))
+
+
+@pytest.mark.parametrize(("graph", "far"), [(star(50_000), 2), (chain(500), 499)])
+def test_hops_hold_some_sources_at_a_time(
+    graph: Network, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[tuple[int, ...]] = []
+    flood = dag.flood
+
+    def watched(near: dag.Neighbours, sources: dag.Ints, hops: np.ndarray) -> None:
+        blocks.append(hops.shape)
+        flood(near, sources, hops)
+
+    monkeypatch.setattr(dag, "flood", watched)
+    monkeypatch.setattr(module, "_SOURCES_AT_A_TIME", 4)
+    rows = torch.linspace(1, len(graph) - 1, 250).long()
+    shares: list[float] = []
+    tracemalloc.start()
+    found = graph.hops(rows, torch.tensor([0, 1, len(graph) - 1]), shares.append)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.shape == (250, 3)
+    assert found[0].tolist() == [1, 0, min(far, len(graph) - 2)]
+    assert set(blocks) == {(4, len(graph)), (2, len(graph))}
+    # All at once they are 250 × 4 bytes a node.
+    assert most < max(250 * 2 * len(graph), 1 << 20)
+    assert shares == sorted(shares)
+    assert len(shares) == len(blocks)
+    assert shares[-1] == 1
+
+
+def test_large_graphs_take_fewer_sources_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(module, "_PLACES_AT_A_TIME", 100)
+    rows = torch.arange(4)
+    assert torch.equal(
+        chain(11).hops(rows, rows, shares.append), (rows[:, None] - rows).abs().int()
+    )
+    assert shares == [0.75, 1]  # 11 nodes and 20 ends of edges for each of three
+    assert chain(200).hops(rows).shape == (4, 200)
+
+
 def test_a_part_keeps_labels_and_edges() -> None:
     whole = network([(0, 1), (1, 2), (4, 5)])
     part = whole.part(whole.components() == 0)
@@ -52,6 +127,73 @@ def test_an_edge_list_may_have_cycles_and_both_directions(tmp_path: Path) -> Non
     assert ring.labels == ("a", "b", "c")
     assert len(ring.edges) == 3
     assert ring.hops(torch.tensor([0])).tolist() == [[0, 1, 1]]
+
+
+TREE = "pug,dog\nhusky,dog\nbeagle,dog\ndog,mammal\ncat,mammal\nmammal,animal\n"
+TURNED = "\n".join(",".join(reversed(line.split(","))) for line in TREE.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", f"child,parent\n{TREE}"),
+        ("t.csv", f"Parent,Child\n{TURNED}"),
+        ("t.csv", f"id1,id2\n{TREE}"),
+        ("t.csv", TREE),
+        ("t.txt", TREE),
+        ("t.tsv", TREE.replace(",", "\t")),
+        ("t.tsv", "# by hand\n" + TREE.replace(",", "\t")),
+        ("t.edges", f"child,parent\n{TREE}"),
+    ],
+)
+def test_edges_of_child_and_parent_are_directed_as_in_the_hierarchy(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    found, hierarchy = load_network(file), load_hierarchy(file)
+    assert found.directed
+    assert found.labels == hierarchy.labels
+    assert torch.equal(found.edges, hierarchy.edges)
+    assert found.part(found.components() == 0).directed
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", f"{TREE}animal,pug\n"),
+        ("t.csv", f"child,parent\n{TREE}animal,pug\n"),
+        ("t.csv", f"{TREE}dog,pug\n"),  # an edge both ways, of which one is kept
+        ("t.csv", f"source,target\n{TURNED}"),
+        ("t.csv", f"Target,Source\n{TREE}"),
+        ("t.edges", TURNED),
+        ("t.txt", "0 1\n0 2\n1 3\n"),
+    ],
+)
+def test_edges_with_cycles_and_of_graphs_have_no_direction(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    assert not load_network(file).directed
+
+
+def test_an_edge_that_is_there_twice_keeps_its_direction(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(f"{TREE}pug,dog\n", encoding="utf-8")
+    found = load_network(file)
+    assert found.directed
+    assert len(found.edges) == 6
+
+
+def test_distances_do_not_ask_for_directions(tmp_path: Path) -> None:
+    taxonomy, graph = tmp_path / "t.csv", tmp_path / "g.csv"
+    taxonomy.write_text(f"child,parent\n{TREE}", encoding="utf-8")
+    graph.write_text(f"target,source\n{TREE}", encoding="utf-8")
+    one, other = load_network(taxonomy), load_network(graph)
+    assert one.directed != other.directed
+    assert one.digest() == other.digest()
+    assert torch.equal(one.hops(torch.arange(7)), other.hops(torch.arange(7)))
 
 
 def test_a_hierarchy_keeps_its_direction() -> None:

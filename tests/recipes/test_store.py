@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 import torch
 
-from beltrami.data.atomic import write_atomically
+from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.store import RunStore
 
 
@@ -57,6 +58,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
         write_atomically(target, "new")
     assert [f.name for f in tmp_path.iterdir()] == ["file"]
     assert target.read_text() == "old"
+
+
+def test_a_name_that_is_no_utf8_is_written_and_read_again(tmp_path: Path) -> None:
+    name = {"name": "bad\udcff.npy", "ω": "\U0001d714"}
+    write_atomically(tmp_path / "x.json", to_json(name))
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert "ω" in text
+    assert r"bad\udcff.npy" in text
+    assert json.loads(text) == name
 
 
 def test_written_files_follow_the_umask(tmp_path: Path) -> None:

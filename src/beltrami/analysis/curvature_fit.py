@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
-from beltrami.analysis.hmds import hmds
+from beltrami.analysis.hmds import scaled
 from beltrami.analysis.intervals import mean_interval
-from beltrami.analysis.lowering import mean_distortion
+from beltrami.analysis.lowering import distances_distortion, mean_distortion
 from beltrami.analysis.matrices import check_distances, classical_scaling, symmetric
 from beltrami.analysis.results import Result
 from beltrami.geometry.checks import check_integer
@@ -161,9 +161,7 @@ def _of_sample(d: Tensor, dimensions: int, g: torch.Generator) -> CurvatureFit:
     if diameter == 0:
         raise ValueError("all points coincide: there is no curvature to find")
     flat = _flat_distortion(d, dimensions)
-    ladder = tuple(
-        (bend, hmds(d, (bend / diameter) ** 2, components=dimensions).distortion) for bend in LADDER
-    )
+    ladder = tuple((bend, _distortion(d, dimensions, bend)) for bend in LADDER)
     bend, distortion = _refined(d, dimensions, ladder)
     bend = bend if distortion < flat else 0.0
     far = d.amax(1).argsort(descending=True)[:BASES].tolist()
@@ -191,20 +189,22 @@ def _refined(
     d: Tensor, dimensions: int, ladder: Sequence[tuple[float, float]]
 ) -> tuple[float, float]:
     """The best step, and what is better between its neighbours, by golden sections."""
-    diameter = float(d.max())
     best = min(range(len(ladder)), key=lambda i: ladder[i][1])
     low, high = ladder[max(0, best - 1)][0], ladder[min(len(ladder) - 1, best + 1)][0]
     golden = (math.sqrt(5) - 1) / 2
     found = ladder[best]
     for _ in range(_REFINEMENTS):
         width = golden * (high - low)
-        tried = [
-            (bend, hmds(d, (bend / diameter) ** 2, components=dimensions).distortion)
-            for bend in (high - width, low + width)
-        ]
+        tried = [(bend, _distortion(d, dimensions, bend)) for bend in (high - width, low + width)]
         found = min(found, *tried, key=lambda step: step[1])
         low, high = (low, low + width) if tried[0][1] < tried[1][1] else (high - width, high)
     return found
+
+
+def _distortion(d: Tensor, dimensions: int, bend: float) -> float:
+    """Of `hmds` at a √c·diameter."""
+    c = (bend / float(d.max())) ** 2
+    return distances_distortion(d, scaled(d, c, dimensions), c)
 
 
 def _flat_distortion(d: Tensor, dimensions: int) -> float:
@@ -246,7 +246,8 @@ def _line(left: Tensor, right: Tensor, p: Tensor, q: Tensor, curvature: Tensor) 
 
 def _mean(results: Sequence[CurvatureFit], n: int) -> CurvatureFit:
     bend = mean_interval([r.bend for r in results])
-    off = bend.half_width or 0.0
+    off = bend.half_width
+    ends = (math.nan, math.nan) if off is None else (max(0.0, bend.mean - off), bend.mean + off)
 
     def mean(name: str) -> float:
         return math.fsum(getattr(r, name) for r in results) / len(results)
@@ -256,8 +257,8 @@ def _mean(results: Sequence[CurvatureFit], n: int) -> CurvatureFit:
     return CurvatureFit(
         c=mean("c"),
         bend=bend.mean,
-        low=max(0.0, bend.mean - off),
-        high=bend.mean + off,
+        low=ends[0],
+        high=ends[1],
         dimensions=results[0].dimensions,
         distortion=mean("distortion"),
         flat_distortion=mean("flat_distortion"),

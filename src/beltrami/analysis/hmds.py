@@ -43,10 +43,14 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
             f"√c times the largest distance must be at most {MOST_RADIUS:g}, got {largest:g}: "
             "divide the distances, or c"
         )
+    return lowered_distances(d, scaled(d, c, components), c)
+
+
+def scaled(d: Tensor, c: float, components: int) -> Tensor:
+    """The points of `hmds` alone, (n, k), of distances in float64 that were checked before."""
     products = torch.cosh(math.sqrt(c) * d)
-    values, vectors = torch.linalg.eigh(
-        -products
-    )  # ascending: time first, then nothing, space last
+    # Ascending: time first, then nothing, space last.
+    values, vectors = torch.linalg.eigh(-products)
     length = torch.where(values > 0, values, 0.0).sqrt()
-    points = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
-    return lowered_distances(d, points, c)
+    found: Tensor = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
+    return found

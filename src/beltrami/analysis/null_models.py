@@ -99,6 +99,22 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
     return found
 
 
+def gaussian_at_radii(points: Tensor, *, seed: int = 0) -> Tensor:
+    """`gaussian_like` with each point as far from the mean as one of the data, (n, d), float64.
+
+    A few points far from all others make any data a star, whose δ is small beside its diameter. So
+    unequal lengths alone look tree-like beside noise that has none; beside this noise they do not.
+    """
+    noise = gaussian_like(points, seed=seed)
+    x = points.detach().double()
+    mean = x.mean(0)
+    wanted, rays = (torch.linalg.vector_norm(y - mean, dim=1, keepdim=True) for y in (x, noise))
+    g = torch.Generator().manual_seed(seed + 1)
+    order = torch.randperm(len(x), generator=g).to(x.device)
+    found: Tensor = mean + (noise - mean) * (wanted[order] / torch.where(rays > 0, rays, 1.0))
+    return found
+
+
 def _centred_basis(n: int, k: int, generator: torch.Generator, like: Tensor) -> Tensor:
     """k orthonormal columns (n, k), uniform among those whose entries add up to 0."""
     noise = torch.randn(n, k, generator=generator, dtype=torch.float64).to(like.device)

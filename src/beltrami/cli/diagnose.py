@@ -100,3 +100,5 @@ def _print_table(found: Diagnosis, console: Console) -> None:
     if verdict := found.document["verdict"]:
         for text in (verdict["answer"], verdict["reason"]):
             console.print(text, markup=False, highlight=False, soft_wrap=True)
+    for note in found.document["notes"]:
+        console.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True)

@@ -33,5 +33,10 @@ def _umask() -> int:
 
 
 def to_json(value: Any) -> str:
-    """JSON as we write it everywhere: indented, in the given order, with strict numbers."""
-    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """JSON as we write it everywhere: indented, in the given order, with strict numbers.
+
+    Python has lone surrogates for the bytes of a file's name that are no UTF-8, which cannot be
+    encoded. They are escaped as JSON does it, so that the same text is read again.
+    """
+    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

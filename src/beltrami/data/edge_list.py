@@ -45,6 +45,7 @@ COLUMN_NAMES = (
     ("target", "source"),
     ("id1", "id2"),
 )
+GRAPH_NAMES = ("target", "source")  # of them, those that any graph's edges may have
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
 
@@ -59,10 +60,7 @@ def read_edge_list(path: str | Path) -> Hierarchy:
     """The hierarchy in a file as the module describes it; else a `HierarchyError`."""
     path = Path(path)
     collector = Collector(str(path))
-    rows = edge_rows(
-        numbered_lines(path), str(path), parent_first=path.suffix.lower() == GRAPH_SUFFIX
-    )
-    for line, child, parent in rows:
+    for line, child, parent in EdgeRows.of_file(path):
         collector.edge(child, parent, line)
     return collector.hierarchy(path.stem)
 
@@ -93,47 +91,64 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     write_atomically(path, text.getvalue())
 
 
-def edge_rows(
-    lines: Iterable[Line], source: str, *, parent_first: bool = False
-) -> Iterator[tuple[int, str, str]]:
-    """(line number, child, parent) of each edge in numbered lines that are not blank.
+class EdgeRows:
+    """(line number, child, parent) of each edge in numbered lines that are not blank, once.
 
     Args:
         lines: the file.
         source: how errors call it.
         parent_first: whether columns without a header are parent and child, as in graph files.
     """
-    lines, delimiter = _with_delimiter(lines)
-    layout: _Layout | None = None
-    for number, text in lines:
-        try:
-            fields = _fields(text, delimiter)
-        except csv.Error as error:
-            if _is_comment(text, delimiter):
+
+    def __init__(self, lines: Iterable[Line], source: str, *, parent_first: bool = False) -> None:
+        self.source, self.parent_first = source, parent_first
+        self._lines = lines
+        self._layout: _Layout | None = None
+
+    @staticmethod
+    def of_file(path: Path) -> EdgeRows:
+        """Those of a file, whose ending says whether it is one of graphs."""
+        graph = path.suffix.lower() == GRAPH_SUFFIX
+        return EdgeRows(numbered_lines(path), str(path), parent_first=graph)
+
+    @property
+    def of_graph(self) -> bool:
+        """Whether columns are source and target, of any graph; known when an edge was read."""
+        return self._layout is not None and self._layout.of_graph
+
+    def __iter__(self) -> Iterator[tuple[int, str, str]]:
+        source, layout = self.source, self._layout
+        lines, delimiter = _with_delimiter(self._lines)
+        for number, text in lines:
+            try:
+                fields = _fields(text, delimiter)
+            except csv.Error as error:
+                if _is_comment(text, delimiter):
+                    continue
+                raise HierarchyError(f"{source}, line {number}: {error}") from error
+            expected = layout.columns if layout else len(COLUMN_NAMES[0])
+            if _is_comment(text, delimiter) and len(fields) != expected:
                 continue
-            raise HierarchyError(f"{source}, line {number}: {error}") from error
-        expected = layout.columns if layout else len(COLUMN_NAMES[0])
-        if _is_comment(text, delimiter) and len(fields) != expected:
-            continue
-        if layout is None:
-            layout = _header(fields, number, source)
-            if layout:
-                continue
-            layout = _Layout(expected, *((1, 0) if parent_first or not delimiter else (0, 1)))
-        if len(fields) != layout.columns:
-            raise HierarchyError(
-                f"{source}, line {number}: expected {layout.columns} {_SEPARATORS[delimiter]}-"
-                f"separated columns ({layout.words}), found {len(fields)}: {quoted(text.strip())}"
-            )
-        child, parent = fields[layout.child], fields[layout.parent]
-        if not child or not parent:
-            raise HierarchyError(
-                f"{source}, line {number}: the {'child' if not child else 'parent'} is empty; "
-                "the root needs no line of its own"
-            )
-        if child == parent:
-            raise HierarchyError(f"{source}, line {number}: {quoted(child)} is its own parent")
-        yield number, child, parent
+            if layout is None:
+                header = _header(fields, number, source)
+                layout = self._layout = header or _without_header(self.parent_first, delimiter)
+                if header:
+                    continue
+            if len(fields) != layout.columns:
+                raise HierarchyError(
+                    f"{source}, line {number}: expected {layout.columns} {_SEPARATORS[delimiter]}-"
+                    f"separated columns ({layout.words}), found {len(fields)}: "
+                    f"{quoted(text.strip())}"
+                )
+            child, parent = fields[layout.child], fields[layout.parent]
+            if not child or not parent:
+                raise HierarchyError(
+                    f"{source}, line {number}: the {'child' if not child else 'parent'} is empty; "
+                    "the root needs no line of its own"
+                )
+            if child == parent:
+                raise HierarchyError(f"{source}, line {number}: {quoted(child)} is its own parent")
+            yield number, child, parent
 
 
 @dataclass(frozen=True)
@@ -143,6 +158,7 @@ class _Layout:
     columns: int
     child: int
     parent: int
+    of_graph: bool
     header_line: int | None = None
 
     @property
@@ -152,6 +168,11 @@ class _Layout:
             return f"as in the header on line {self.header_line}"
         order = "child, parent" if self.child < self.parent else "parent, child"
         return f"{order}; files with more need a header row that names child and parent"
+
+
+def _without_header(parent_first: bool, delimiter: str | None) -> _Layout:
+    of_graph = parent_first or delimiter is None
+    return _Layout(len(COLUMN_NAMES[0]), int(of_graph), int(not of_graph), of_graph)
 
 
 def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
@@ -170,7 +191,9 @@ def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
                     f"{source}, line {number}: the parents may be those of {child!r} or of "
                     f"{others[0]!r}; call the right one 'child'"
                 )
-            return _Layout(len(fields), names.index(child), names.index(parent), number)
+            of_graph = (child, parent) == GRAPH_NAMES
+            places = names.index(child), names.index(parent)
+            return _Layout(len(fields), *places, of_graph, number)
     if len(fields) > len(COLUMN_NAMES[0]):
         for child, parent in COLUMN_NAMES:
             if (child in names and child not in GENERAL_NAMES) or parent in names:

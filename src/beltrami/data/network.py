@@ -1,11 +1,12 @@
-"""Graphs without directions, as distances see them: any edge list, also one with cycles.
+"""Graphs as distances see them, without directions: any edge list, also one with cycles.
 
 network = load_network("friends.tsv")        # two columns, also with cycles
-network = load_network("wordnet-mammals")    # what `load_hierarchy` reads, without directions
+network = load_network("wordnet-mammals")    # what `load_hierarchy` reads
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,25 +16,25 @@ import torch
 from torch import Tensor
 
 from beltrami.data import dag
-from beltrami.data.dag import Ints, Neighbours
-from beltrami.data.edge_list import GRAPH_SUFFIX, edge_rows
+from beltrami.data.dag import Ints, Neighbours, Topology
+from beltrami.data.edge_list import EdgeRows
 from beltrami.data.hierarchy import Hierarchy, HierarchyError, digest_of_graph
 from beltrami.data.load import load_hierarchy
-from beltrami.data.text import numbered_lines
 
 EDGE_LISTS = (".edges", ".tsv", ".csv", ".txt")
 _SOURCES_AT_A_TIME = 64
+_PLACES_AT_A_TIME = 1 << 24  # nodes and ends of edges, all reached at once by a star: 0.6 GB
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """An undirected graph with a name at each node.
+    """A graph with a name at each node, whose paths go along edges both ways.
 
     Args:
         name: what to call it.
         labels: one a node.
         edges: int64 (m, 2), each pair once, without loops; child and parent where that is known.
-        directed: whether it is.
+        directed: whether they are child and parent, without cycles; distances do not ask.
     """
 
     name: str
@@ -49,13 +50,36 @@ class Network:
         """Neighbours of each node, (n,)."""
         return torch.bincount(self.edges.flatten(), minlength=len(self))
 
-    def hops(self, sources: Tensor) -> Tensor:
-        """Edges on a shortest path from each source to every node, int32 (s, n); −1 without one."""
-        start = sources.detach().cpu().numpy().astype(np.int64)
-        found = np.full((len(start), len(self)), -1, dtype=np.int32)
-        for low in range(0, len(start), _SOURCES_AT_A_TIME):
-            some = slice(low, low + _SOURCES_AT_A_TIME)
-            dag.flood(self._near, start[some], found[some])
+    def hops(
+        self,
+        sources: Tensor,
+        targets: Tensor | None = None,
+        tick: Callable[[float], None] = lambda share: None,
+    ) -> Tensor:
+        """Edges on a shortest path from each source to each target, −1 without one.
+
+        Beside the result, memory is that of some sources at a time, however many are asked for.
+
+        Args:
+            sources: nodes, (s,).
+            targets: nodes, (t,); without them all, in order.
+            tick: is told the share that is done.
+
+        Returns:
+            int32 (s, t).
+        """
+        start = _as_nodes(sources)
+        kept = slice(None) if targets is None else _as_nodes(targets)
+        width = len(self) if targets is None else len(targets)
+        found = np.empty((len(start), width), dtype=np.int32)
+        places = len(self) + 2 * len(self.edges)
+        step = min(_SOURCES_AT_A_TIME, max(1, _PLACES_AT_A_TIME // max(1, places)))
+        for low in range(0, len(start), step):
+            some = start[low : low + step]
+            block = np.full((len(some), len(self)), -1, dtype=np.int32)
+            dag.flood(self._near, some, block)
+            found[low : low + step] = block[:, kept]
+            tick((low + len(some)) / len(start))
         return torch.from_numpy(found)
 
     def components(self) -> Tensor:
@@ -111,14 +135,22 @@ def as_network(hierarchy: Hierarchy) -> Network:
 
 
 def _read(path: Path) -> Network:
+    """The edges of a file; child and parent unless it calls them otherwise, or has cycles."""
     number: dict[str, int] = {}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    rows = edge_rows(
-        numbered_lines(path), str(path), parent_first=path.suffix.lower() == GRAPH_SUFFIX
-    )
+    both_ways = False
+    rows = EdgeRows.of_file(path)
     for _, child, parent in rows:
         ends = number.setdefault(child, len(number)), number.setdefault(parent, len(number))
-        seen.setdefault((min(ends), max(ends)), ends)
+        both_ways |= seen.setdefault((min(ends), max(ends)), ends) != ends
     if not seen:
         raise HierarchyError(f"{path} has no edges")
-    return Network(path.stem, tuple(number), torch.tensor(list(seen.values())))
+    edges = torch.tensor(list(seen.values()))
+    directed = not (rows.of_graph or both_ways)
+    if directed:
+        directed = Topology.of(edges.numpy(), len(number)).cycle is None
+    return Network(path.stem, tuple(number), edges, directed)
+
+
+def _as_nodes(nodes: Tensor) -> Ints:
+    return nodes.detach().cpu().numpy().astype(np.int64)

@@ -6,15 +6,14 @@ root is the one node that is nobody's child.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from beltrami.data.collect import Collector
-from beltrami.data.edge_list import GRAPH_SUFFIX, edge_rows
+from beltrami.data.edge_list import EdgeRows
 from beltrami.data.hierarchy import HierarchyError, quoted_names
 from beltrami.data.lines import quoted
-from beltrami.data.text import numbered_lines
 from beltrami.data.tree import Tree
 
 __all__ = ["TaxonomyError", "Tree", "list_taxonomies", "load_taxonomy", "parse_edges", "read_edges"]
@@ -48,27 +47,21 @@ def read_edges(path: str | Path) -> Tree:
     except OSError as error:  # worded for those who gave it as --edges
         reason = error.strerror or str(error)
         raise TaxonomyError(f"cannot read the edge file {path}: {reason}") from error
-    return _tree(
-        numbered_lines(path),
-        name=path.stem,
-        source=str(path),
-        parent_first=path.suffix.lower() == GRAPH_SUFFIX,
-    )
+    return _tree(EdgeRows.of_file(path), name=path.stem)
 
 
 def parse_edges(lines: Sequence[str], *, name: str, source: str) -> Tree:
     """The tree given by the lines of an edge file; `source` is how errors call the file."""
     numbered = ((number, text) for number, text in enumerate(lines, start=1) if text.strip())
-    return _tree(numbered, name=name, source=source)
+    return _tree(EdgeRows(numbered, source), name=name)
 
 
-def _tree(
-    lines: Iterable[tuple[int, str]], *, name: str, source: str, parent_first: bool = False
-) -> Tree:
+def _tree(rows: EdgeRows, *, name: str) -> Tree:
+    source = rows.source
     parent_of: dict[str, str] = {}
     line_of: dict[str, int] = {}
     collector = Collector(source)
-    for line, child, parent in edge_rows(lines, source, parent_first=parent_first):
+    for line, child, parent in rows:
         if child in parent_of:
             again = "the same edge" if parent_of[child] == parent else "a second parent"
             raise TaxonomyError(

@@ -35,7 +35,8 @@ class Cloud:
         points: (n, 2) in the open unit disc. Points of a ball of curvature −c are to be multiplied
             by √c first.
         labels: one a point; any text.
-        columns: by name, a value a point: all texts, or all numbers. NaN is a missing number.
+        columns: by name, a value a point: all texts, or all numbers. Those that are not finite
+            are shown as missing.
         edges: pairs of points; (child, parent) if directed.
         directed: whether edges point from a child to its parent.
     """
@@ -140,15 +141,15 @@ def _check_column(name: str, values: Sequence[str] | Sequence[float], count: int
             raise ValueError(
                 f"column {name!r} must be all texts or all numbers, got {value!r} at {index}"
             )
-        if math.isinf(_number(value)):
-            raise ValueError(f"column {name!r} must be finite or NaN, got {value!r} at {index}")
 
 
-def _number(value: Any) -> float:
+def _finite(value: Any) -> float | None:
+    """None for what no picture can show."""
     try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+        number = float(value)
+    except OverflowError:  # an integer too large
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _check_edge(pair: tuple[int, int], count: int) -> None:
@@ -186,8 +187,7 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
         words = [word for word, _ in Counter(values).most_common()]
         number = {word: i for i, word in enumerate(words)}
         return {"name": name, "words": words, "codes": [number[value] for value in values]}
-    numbers = [float(value) for value in values]
-    return {"name": name, "numbers": [None if math.isnan(x) else x for x in numbers]}
+    return {"name": name, "numbers": [_finite(value) for value in values]}
 
 
 def _tools(cloud: Cloud) -> str:
@@ -275,7 +275,8 @@ def _listing(cloud: Cloud) -> str:
 def _told(value: str | float) -> str:
     if isinstance(value, str):
         return value
-    return "–" if math.isnan(value) else f"{float(value):.6g}"
+    number = _finite(value)
+    return "–" if number is None else f"{number:.6g}"
 
 
 def _provenance(facts: Sequence[tuple[str, str]], command: str) -> str:

@@ -70,6 +70,17 @@ def test_columns_named_by_counting_are_a_header(tmp_path: Path, header: str) -> 
     assert vectors.width == 3
 
 
+def test_a_column_without_a_name_numbers_the_rows(tmp_path: Path) -> None:
+    """As pandas writes a table: those numbers are no dimension."""
+    vectors = opened(tmp_path, ",x,y\n0,5,6\n1,8,9\n")
+    assert whole(vectors).tolist() == [[5, 6], [8, 9]]
+    assert vectors.labels == ["0", "1"]
+    vectors = opened(tmp_path, ",word,x\n0,dog,6\n1,oak,9\n")
+    assert whole(vectors).tolist() == [[6], [9]]
+    assert vectors.labels == ["dog", "oak"]
+    assert opened(tmp_path, "x,,y\n0,5,6\n1,8,9\n").width == 3  # only before all others
+
+
 def test_byte_order_mark(tmp_path: Path) -> None:
     vectors = opened(tmp_path, "\ufeffword,x\ndog,1\n", label="word")
     assert vectors.labels == ["dog"]

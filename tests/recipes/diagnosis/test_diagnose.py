@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 from beltrami.analysis.null_models import tree_distances
 from beltrami.geometry import lorentz
 from beltrami.recipes.diagnosis.config import PARTS, DiagnoseConfig
-from beltrami.recipes.diagnosis.diagnose import diagnose
+from beltrami.recipes.diagnosis.diagnose import Diagnosis, diagnose
 from beltrami.report.text import markup
+from tests.recipes.diagnosis.page_numbers import SECTIONS, cell_numbers, unknown_numbers
 
 
 class Watch:
@@ -62,6 +64,69 @@ def test_noise_of_more_dimensions_than_points_is_no_tree_either(tmp_path: Path) 
     assert abs(found["parts"]["tree-likeness"]["excess_over_noise"]["mean"]) < 0.02
 
 
+@pytest.mark.parametrize("kind", ["one row far out", "heavy tails"])
+def test_unequal_lengths_are_no_tree(tmp_path: Path, kind: str) -> None:
+    x = noise(500, 32)
+    if kind == "one row far out":
+        x[0] *= 30
+    else:
+        x *= np.random.default_rng(1).lognormal(sigma=0.8, size=(500, 1))
+    settings = config(tmp_path, x, only=("tree-likeness",), sample=500, repeats=4)
+    found = diagnose(settings).document
+    part = found["parts"]["tree-likeness"]
+    delta = {name: value["mean"] for name, value in part["relative_delta"].items()}
+    assert delta["data"] < 0.75 * delta["noise"]  # which alone would call it tree-like
+    assert part["nearest_noise"] == "noise of equal lengths"
+    assert found["verdict"]["level"] in ("none", "little")
+
+
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
+    x = noise()
+    x[3, 2] = np.nan
+    found = diagnose(config(tmp_path, x, only=("tree-likeness",)))
+    assert found.document["notes"] == ["1 of 400 rows are not finite: left out"]
+    assert "1 of 400 rows are not finite" in found.report.read_text(encoding="utf-8")
+
+
+def test_matrices_that_are_no_distances_get_no_verdict(tmp_path: Path) -> None:
+    d = tree_distances(60).numpy() ** 2
+    found = diagnose(config(tmp_path, d, only=("tree-likeness",))).document
+    assert found["verdict"]["level"] == "unclear"
+    assert "of the triangles are none" in found["verdict"]["answer"]
+    assert len(found["notes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"only": ("words", "vectors")}, "none of these can be computed of x.npy"),
+        ({"metric": "angle"}, "--metric is for vectors, and x.npy is distances"),
+        ({"frequencies": Path("f.csv")}, "--frequencies is for vectors"),
+        ({"layer": 3}, "--layer is of the hidden states of prompts"),
+    ],
+)
+def test_options_that_do_not_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], match: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.csv").write_text("a,1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=match):
+        diagnose(config(tmp_path, tree_distances(60).numpy(), **options))
+
+
+def test_options_of_parts_that_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.csv").write_text("a,1\n", encoding="utf-8")
+    some = {"only": ("tree-likeness",), "frequencies": Path("f.csv")}
+    with pytest.raises(ValueError, match="--frequencies is for the part words"):
+        diagnose(config(tmp_path, noise(), **some))
+    Path("edges.tsv").write_text("a\tb\nc\tb\nd\tb\ne\td\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="--label is for tables, and edges is a graph"):
+        diagnose(DiagnoseConfig("edges.tsv", label="x", out=tmp_path / "graph"))
+
+
 def test_a_part_of_another_kind_of_data_does_not_stay(tmp_path: Path) -> None:
     settings = config(tmp_path, tree_distances(60).numpy(), only=("vectors",), kind="vectors")
     diagnose(settings)
@@ -81,7 +146,9 @@ def test_a_tree_is_one(tmp_path: Path) -> None:
     settings = config(
         tmp_path, tree_distances(120).numpy(), only=("tree-likeness", "curvature"), repeats=6
     )
-    found = diagnose(settings).document
+    written = diagnose(settings)
+    found = written.document
+    assert unknown_numbers(written.report.read_text(encoding="utf-8"), found) == []
     assert found["source"]["kind"] == "distances"
     part = found["parts"]["tree-likeness"]
     assert part["relative_delta"]["data"]["mean"] < 1e-12
@@ -102,53 +169,54 @@ def test_hyperbolic_points_have_the_curvature_they_were_drawn_with(tmp_path: Pat
     assert 0.6 < part["best_c"] < 1.6
 
 
-def test_every_number_of_the_page_is_in_the_document(tmp_path: Path) -> None:
-    path = tmp_path / "v.csv"
-    rows = noise(60, 4)
-    lines = [f"<w{i}>," + ",".join(f"{v:.5f}" for v in row) for i, row in enumerate(rows)]
-    path.write_text("\n".join(["name,a,b,c,d", *lines]), encoding="utf-8")
-    counts = tmp_path / "f.csv"
-    counts.write_text("\n".join(f"<w{i}>,{1000 // (i + 1)}" for i in range(60)), encoding="utf-8")
-    settings = DiagnoseConfig(
-        str(path), only=PARTS, sample=40, repeats=2, frequencies=counts, out=tmp_path / "out"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
+    """All parts of a small table whose labels have no digits."""
+    folder = tmp_path_factory.mktemp("whole")
+    names = [f"<{a}{b}>" for a in "abcdef" for b in "ghijklmnop"]
+    table, counts = folder / "v.csv", folder / "f.csv"
+    rows = [",".join(f"{v:.5f}" for v in row) for row in noise(len(names), 4)]
+    lines = [f"{name},{row}" for name, row in zip(names, rows, strict=True)]
+    table.write_text("\n".join(["name,a,b,c,d", *lines]), encoding="utf-8")
+    lines = [f"{name},{1000 // (i + 1)}" for i, name in enumerate(names)]
+    counts.write_text("\n".join(lines), encoding="utf-8")
+    return diagnose(
+        DiagnoseConfig(
+            str(table), only=PARTS, sample=40, repeats=2, frequencies=counts, out=folder / "out"
+        )
     )
-    found = diagnose(settings)
-    assert found.document == json.loads(found.path.read_text(encoding="utf-8"))
-    page = found.report.read_text(encoding="utf-8")
-    assert set(found.document["parts"]) == {
+
+
+def test_a_page_of_all_parts(whole: Diagnosis) -> None:
+    assert whole.document == json.loads(whole.path.read_text(encoding="utf-8"))
+    page = whole.report.read_text(encoding="utf-8")
+    assert set(whole.document["parts"]) == {
         "tree-likeness", "curvature", "products", "pictures", "vectors", "superposition", "words"
     }  # fmt: skip
-    assert "<w1>" not in page
-    assert markup("<w1>") in page
+    assert "<ag>" not in page
+    assert markup("<ag>") in page
     assert "//" not in re.sub(
         r'xmlns="[^"]*"', "", page[page.index("<main>") :].split("<script>")[0]
     )
-    known = set(_numbers(found.document))
-    body = page[page.index("<main>") : page.index("</main>")]
-    cells = re.findall(r"<td>([^<]*)</td>", body)
-    shown = [float(n.replace("−", "-").replace(",", "")) for c in cells for n in _NUMBER.findall(c)]
-    assert len(shown) > 80
-    for value in shown:
-        assert any(_rounds_to(exact, value) for exact in known), value
 
 
-_NUMBER = re.compile(r"−?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+def test_every_number_of_the_page_is_in_the_document(whole: Diagnosis) -> None:
+    page = whole.report.read_text(encoding="utf-8")
+    assert len(cell_numbers(page, whole.document)) > 80
+    assert unknown_numbers(page, whole.document) == []
+    for name, values in whole.document["parts"]["tree-likeness"]["values"].items():
+        cells = "".join(f"<td>{value:.4f}</td>" for value in values)
+        assert f'<th scope="row">{name}</th>{cells}' in page
 
 
-def _numbers(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        return [n for v in value.values() for n in _numbers(v)]
-    if isinstance(value, list):
-        return [n for v in value for n in _numbers(v)]
-    if isinstance(value, str):
-        return [float(n) for n in re.findall(r"\d+", value)[:50] if len(n) < 15]
-    return [] if value is None or isinstance(value, bool) else [float(value)]
-
-
-def _rounds_to(exact: float, shown: float) -> bool:
-    # Half widths of errors are shown as 1.96 times the error, shares as per cent.
-    near = (exact, 100 * exact, 1.96 * exact)
-    return any(abs(n - shown) <= 6e-3 * max(abs(shown), 0.1) for n in near)
+@pytest.mark.parametrize("tag", ["td", "p", "figcaption", "small"])
+def test_numbers_that_are_not_in_the_document_are_noticed(whole: Diagnosis, tag: str) -> None:
+    page, draw = whole.report.read_text(encoding="utf-8"), random.Random(0)
+    headings = [h for h, part in SECTIONS.items() if part in whole.document["parts"]]
+    for heading in ("The numbers", *headings):
+        more = "".join(f"<{tag}>{draw.random():.3f}</{tag}>" for _ in range(100))
+        changed = page.replace(f"<h2>{heading}</h2>", f"<h2>{heading}</h2>{more}")
+        assert len(unknown_numbers(changed, whole.document)) > 85, heading  # some are by chance
 
 
 def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:

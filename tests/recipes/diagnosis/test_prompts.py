@@ -10,6 +10,7 @@ import torch
 
 from beltrami.recipes.diagnosis import prompts as module
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
+from beltrami.recipes.diagnosis.diagnose import diagnose
 from beltrami.recipes.diagnosis.prompts import (
     check_model,
     hidden_states,
@@ -17,6 +18,7 @@ from beltrami.recipes.diagnosis.prompts import (
     read_prompts,
 )
 from tests.recipes.diagnosis.conftest import WORDS
+from tests.recipes.diagnosis.page_numbers import cell_numbers, unknown_numbers
 
 
 def ask(folder: Path, file: Path, **options: object) -> dict[str, object]:
@@ -47,6 +49,14 @@ def test_every_prompt_has_a_delta_beside_noise(folder: Path, tmp_path: Path) -> 
     assert len(found["values"]) == len(found["noise_values"]) == len(found["tokens"]) == 40
     assert all(0 <= v <= 1 for v in found["values"])
     assert found["correctness"] is None
+
+
+def test_every_number_of_the_page_is_in_the_document(folder: Path, tmp_path: Path) -> None:
+    file, out = some_prompts(tmp_path), tmp_path / "out"
+    written = diagnose(DiagnoseConfig(str(folder), texts=file, only=("prompts",), out=out))
+    page = written.report.read_text(encoding="utf-8")
+    assert len(cell_numbers(page, written.document)) > 15
+    assert unknown_numbers(page, written.document) == []
 
 
 def test_the_delta_is_that_of_the_layers_states(folder: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from beltrami.recipes.diagnosis.source import (
     broken_triangles,
     open_source,
     random_network,
+    shortcuts,
 )
 
 
@@ -100,6 +101,20 @@ def test_distances_with_a_bad_pair_are_refused(tmp_path: Path, bad: float) -> No
         open_source(table(tmp_path, d))
 
 
+def test_infinite_distances_are_called_that(tmp_path: Path) -> None:
+    d = tree_distances(40).numpy()
+    d[:20, 20:] = d[20:, :20] = np.inf
+    with pytest.raises(ValueError, match=r"looks like distances, but .* not finite"):
+        open_source(table(tmp_path, d))
+
+
+def test_one_impossible_distance_is_found() -> None:
+    d = tree_distances(200)
+    assert shortcuts(d) == 0
+    d[5, 9] = d[9, 5] = 500.0
+    assert shortcuts(d) == 1
+
+
 def test_symmetric_matrices_of_something_else_are_vectors(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(30, 30))
     assert isinstance(open_source(table(tmp_path, np.cov(x))), VectorSource)
@@ -154,6 +169,83 @@ def test_graphs_that_cannot_be_used(content: str, match: str, tmp_path: Path) ->
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=match):
         open_source(DiagnoseConfig(str(path), kind="edges"))
+
+
+@pytest.mark.parametrize("name", ["g.csv", "g.tsv", "g.txt", "g.edges"])
+@pytest.mark.parametrize(
+    "header",
+    ["source,target,weight", '"Source","Target","Weight"', "from,to,weight", "# from,to,weight",
+     "source,target,type,id,weight", "weight,child,parent"],
+)  # fmt: skip
+def test_edges_with_weights_are_no_vectors(name: str, header: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    rows = [[str(i), str(i + 1), *["1"] * (header.count(",") - 1)] for i in range(9)]
+    text = "\n".join([header, *map(",".join, rows)])
+    path.write_text(text.replace(",", "\t") if name == "g.tsv" else text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"weights are not read.* --kind edges .*--kind vectors"):
+        open_source(DiagnoseConfig(str(path)))
+    if name in ("g.csv", "g.tsv"):
+        assert isinstance(open_source(DiagnoseConfig(str(path), kind="vectors")), VectorSource)
+
+
+def test_a_third_column_beside_ends_makes_no_vectors(tmp_path: Path) -> None:
+    text = "\n".join(["child,parent,since", *(f"{i},{i + 1},1999" for i in range(9))])
+    for name in ("g.csv", "g.edges"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="weights are not read"):
+        open_source(DiagnoseConfig(str(tmp_path / "g.csv")))
+    # This cannot be of vectors, and there is no weight that would be lost.
+    assert isinstance(open_source(DiagnoseConfig(str(tmp_path / "g.edges"))), GraphSource)
+
+
+@pytest.mark.parametrize("header", ["x,y,weight", "source,x,y", "id,parent,height,weight"])
+def test_vectors_may_have_a_column_of_weights(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    row = ",".join(["1"] * (header.count(",") + 1))
+    path.write_text("\n".join([header, *[row] * 9]), encoding="utf-8")
+    assert isinstance(open_source(DiagnoseConfig(str(path))), VectorSource)
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [(["3,4", "21,21", "5,9"], "own parent"), (["1,2", "3,4", "5,6", "7,8"], "2 usable points")],
+)
+@pytest.mark.parametrize("header", [[], ["x,y"]])
+def test_whole_numbers_that_are_no_edges_may_be_vectors(
+    header: list[str], rows: list[str], match: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text("\n".join([*header, *rows, "10,11"]), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"{match}.*--kind vectors"):
+        open_source(DiagnoseConfig(str(path)))
+    with pytest.raises(ValueError, match=match) as caught:
+        open_source(DiagnoseConfig(str(path), kind="edges"))
+    assert "--kind vectors" not in str(caught.value)
+    assert isinstance(open_source(DiagnoseConfig(str(path), kind="vectors")), VectorSource)
+
+
+def test_names_that_are_no_edges_are_no_vectors(tmp_path: Path) -> None:
+    path = tmp_path / "g.csv"
+    path.write_text("a,b\nb,b\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="own parent") as caught:
+        open_source(DiagnoseConfig(str(path)))
+    assert "--kind vectors" not in str(caught.value)
+
+
+def test_a_graph_tells_how_far_its_hops_are(tmp_path: Path) -> None:
+    path = tmp_path / "g.tsv"
+    path.write_text("\n".join(f"{i}\t{i // 3}" for i in range(1, 300)), encoding="utf-8")
+    shares: list[float] = []
+    source = open_source(DiagnoseConfig(str(path)), shares.append)
+    assert isinstance(source, GraphSource)
+    shares.clear()
+    rows = torch.randperm(300, generator=torch.Generator().manual_seed(0))[:200]
+    drawn = source.draw(rows)
+    assert drawn.distances.dtype == torch.float64
+    assert torch.equal(drawn.distances, source.network.hops(torch.arange(300))[rows][:, rows])
+    assert len(shares) > 1
+    assert shares[-1] == 1
+    assert source.null(drawn, 0).shape[0] <= 200
 
 
 def test_too_few_rows(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ def tree(excess: float, half: float, way: float) -> dict[str, Any]:
         "relative_delta": delta,
         "excess_over_noise": {"mean": excess, "half_width": half},
         "way_from_noise_to_a_tree": {"mean": way, "half_width": half},
-        "noise": "noise",
+        "noises": {"noise": "noise"},
+        "nearest_noise": "noise",
     }
 
 

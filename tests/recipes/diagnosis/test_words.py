@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from beltrami.data.atomic import to_json
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.diagnosis.source import VectorSource, open_source
 from beltrami.recipes.diagnosis.words import fisher_interval, read_frequencies, words
@@ -16,10 +18,10 @@ def silent(share: float) -> None:
     assert 0 <= share <= 1
 
 
-def source(tmp_path: Path, count: int = 200) -> VectorSource:
+def source(tmp_path: Path, count: int = 200, step: float = 1.0) -> VectorSource:
     """Words whose norms fall with their number."""
     path = tmp_path / "v.csv"
-    lines = [f"w{i},{1000 - i},0" for i in range(count)]
+    lines = [f"w{i},{1000 - step * i!r},0" for i in range(count)]
     path.write_text("\n".join(["word,a,b", *lines]), encoding="utf-8")
     found = open_source(DiagnoseConfig(str(path)))
     assert isinstance(found, VectorSource)
@@ -44,6 +46,29 @@ def test_norms_that_fall_with_frequency(tmp_path: Path) -> None:
     assert bands[5]["mean_norm"] == pytest.approx(np.mean([1000 - i for i in range(1, 10)]))
     assert sum(b["words"] for b in bands.values()) == 200
     assert found["power_law"]["count"] == 200
+
+
+@pytest.mark.parametrize("step", [0.0, 1e-6], ids=["equal", "equal but for rounding"])
+def test_norms_that_are_equal_have_no_correlation(tmp_path: Path, step: float) -> None:
+    values = [float(round(1e6 / (i + 1))) for i in range(200)]
+    found = words(source(tmp_path, step=step), counts(tmp_path, values), silent)
+    assert found["spearman_of_norm_and_frequency"] == {"missing": "all norms are equal"}
+    assert sum(band["words"] for band in found["norm_by_frequency"]) == 200
+    assert found["power_law"]["count"] == 200
+    to_json(found)
+
+
+def test_counts_that_are_equal_have_no_correlation(tmp_path: Path) -> None:
+    found = words(source(tmp_path), counts(tmp_path, [1.0] * 200), silent)
+    assert found["spearman_of_norm_and_frequency"] == {"missing": "all counts are equal"}
+    assert [band["words"] for band in found["norm_by_frequency"]] == [200]
+    to_json(found)
+
+
+def test_the_error_of_the_power_law_has_its_interval(tmp_path: Path) -> None:
+    values = [float(round(1e6 / (i + 1))) for i in range(200)]
+    law = words(source(tmp_path), counts(tmp_path, values), silent)["power_law"]
+    assert law["half_width"] == pytest.approx(1.96 * law["error"])
 
 
 def test_words_without_a_frequency_do_not_count(tmp_path: Path) -> None:
@@ -104,6 +129,7 @@ def test_the_interval_covers_the_correlation_of_normal_ranks() -> None:
     assert 0.07 < found["high"] - 0.5 < 0.5 - found["low"] < 0.085
     assert fisher_interval(1.0, 400) == {"value": 1.0, "low": None, "high": None}
     assert fisher_interval(0.5, 3)["low"] is None
+    assert fisher_interval(math.nan, 400)["value"] is None
 
 
 def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:

@@ -50,6 +50,28 @@ def test_nodes_lie_at_their_depth_and_subtrees_in_sectors() -> None:
     assert changes <= len(set(order))
 
 
+@pytest.mark.parametrize("header", ["child,parent\n", ""])
+def test_a_taxonomy_of_a_table_is_walked_from_its_root(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = "mammal,animal\nbird,animal\ndog,mammal\npug,dog\nhusky,dog\nbeagle,dog\neagle,bird\n"
+    path.write_text(header + rows, encoding="utf-8")
+    found = graph_cloud(load_network(path))
+    assert found.labels[0] == "animal"
+    assert max(found.columns["neighbours"]) > found.columns["neighbours"][0]
+    assert found.directed
+    assert ("pug", "dog") in {(found.labels[a], found.labels[b]) for a, b in found.edges}
+    page = explore(ExploreConfig(str(path), out=tmp_path / "p.html")).read_text(encoding="utf-8")
+    assert '"directed":true' in page
+
+
+def test_a_table_of_edges_with_a_cycle_has_no_root(tmp_path: Path) -> None:
+    path = tmp_path / "g.csv"
+    path.write_text("a,b\nb,c\nc,a\nd,c\ne,c\n", encoding="utf-8")
+    found = graph_cloud(load_network(path))
+    assert found.labels[0] == "c"
+    assert not found.directed
+
+
 def test_a_ring_is_walked_from_a_node_with_most_neighbours() -> None:
     edges = torch.tensor([[0, 1], [1, 2], [2, 3], [3, 0], [0, 4]])
     tree, order = breadth_first_tree(Network("ring", tuple("abcde"), edges))

@@ -32,17 +32,26 @@ def label_column(names: Sequence[str], label: str | None, where: str) -> int | N
     raise VectorsError(f"{where} has no column {label!r} for label= (--label); {hint}")
 
 
-def arrange(names: Sequence[str], numeric: Sequence[bool], label: int | None, where: str) -> Layout:
+def arrange(
+    names: Sequence[str],
+    numeric: Sequence[bool],
+    label: int | None,
+    where: str,
+    *,
+    index: int | None = None,
+) -> Layout:
     """Columns of numbers are vectors, the first other one is the labels, the rest are extras.
 
     Args:
         names: of the columns. numeric: which hold numbers. where: how errors call the table.
         label: the place of the column that was named for labels, whatever it holds.
+        index: the place of a column that numbers the rows: the labels if there are no others.
     """
     others = [place for place, number in enumerate(numeric) if not number]
-    if label is None and others:
-        label = others[0]
-    vectors = tuple(place for place, number in enumerate(numeric) if number and place != label)
+    if label is None:
+        label = others[0] if others else index
+    apart = (label, index)
+    vectors = tuple(i for i, number in enumerate(numeric) if number and i not in apart)
     if not vectors:
         raise VectorsError(
             f"{where} has no column of numbers to be vectors; its columns are {quoted_names(names)}"

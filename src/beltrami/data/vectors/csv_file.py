@@ -58,6 +58,7 @@ class _Survey:
     rows: int = 0
     header: bool = False
     names: list[str] = field(default_factory=list)
+    first_numbers_rows: bool = False  # a column without a name before others, as pandas writes it
 
     def is_numeric(self, column: int) -> bool:
         """Whether at least half of a column's values, without the missing ones, are numbers."""
@@ -85,7 +86,8 @@ def open_csv(path: Path, label: str | None = None) -> Vectors:
                 f"but {survey.counts[column].numbers} of its {survey.rows} values are; {hint}, or "
                 "name the column with label= (--label) if it holds labels"
             )
-    layout = arrange(survey.names, numeric, chosen, str(path))
+    index = 0 if survey.first_numbers_rows else None
+    layout = arrange(survey.names, numeric, chosen, str(path), index=index)
     matrix = np.empty((survey.rows, len(layout.vectors)), dtype=np.float32)
     labels: list[str] = []
     extras: dict[str, list[str]] = {survey.names[column]: [] for column in layout.extras}
@@ -121,6 +123,8 @@ def _survey(path: Path) -> _Survey:
         _count(survey, line, fields)
     survey.header = _is_header(survey)
     if survey.header:
+        blank, *named = (name.strip() for name in first[1])
+        survey.first_numbers_rows = not blank and bool(named) and all(named)
         survey.names = [
             name.strip() or f"column {place}" for place, name in enumerate(first[1], start=1)
         ]

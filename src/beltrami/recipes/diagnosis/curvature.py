@@ -14,6 +14,7 @@ from torch import Tensor
 from beltrami.analysis.curvature_fit import CurvatureFit, fit_curvature
 from beltrami.recipes.diagnosis.numbers import finite, plain
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick
+from beltrami.recipes.threads import one_thread
 
 DIMENSIONS = (2, 5, 10)
 SAMPLE = 300  # points that are embedded at once
@@ -39,6 +40,7 @@ def curvature(source: Source, drawn: Drawn, repeats: int, seed: int, tick: Tick)
     }
 
 
+@one_thread()  # eigenvectors of many small matrices
 def _fits(d: Tensor, repeats: int, seed: int, tick: Tick) -> list[CurvatureFit]:
     n = len(d)
     tried = [k for k in DIMENSIONS if k < min(n, SAMPLE) - 1] or [1]

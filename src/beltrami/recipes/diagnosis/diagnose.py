@@ -10,6 +10,7 @@ diagnosis.json, an object with
     parts      by name, what the functions of this package return; those that the source does not
                allow are missing
     keys       by part, of what it was computed from: a part is computed again when that changes
+    notes      what was left out, and what is wrong with the rest, in words
     verdict    answer, reason, level, worth_trying and rule; null without the part "tree-likeness"
 
 Numbers that are not finite are null.
@@ -36,7 +37,14 @@ from beltrami.recipes.diagnosis.pictures import pictures
 from beltrami.recipes.diagnosis.products import products
 from beltrami.recipes.diagnosis.prompts import check_model, model_fingerprint, prompts
 from beltrami.recipes.diagnosis.samples import sample_rows
-from beltrami.recipes.diagnosis.source import Drawn, Source, Tick, VectorSource, open_source
+from beltrami.recipes.diagnosis.source import (
+    Drawn,
+    GraphSource,
+    Source,
+    Tick,
+    VectorSource,
+    open_source,
+)
 from beltrami.recipes.diagnosis.superposition import superposition
 from beltrami.recipes.diagnosis.table import table
 from beltrami.recipes.diagnosis.tree_likeness import tree_likeness
@@ -47,7 +55,7 @@ from beltrami.report.page import render
 
 SCHEMA = "beltrami.diagnosis/1"
 DOCUMENT, REPORT = "diagnosis.json", "report.html"
-METHOD = 1  # of the parts: another number where they change what they compute
+METHOD = 2  # of the parts: another number where they change what they compute
 _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a part depends on
     "tree-likeness": ("sample", "repeats", "seed", "metric"),
     "curvature": ("sample", "repeats", "seed", "metric"),
@@ -106,11 +114,32 @@ def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosi
     watcher = watcher or Silent()
     watcher.started("reading")
     source = open_source(config, watcher.moved)
+    _check_applies(config, source)
     watcher.finished("reading", False)
     folder = RunFolder(config.folder)
     folder.check_writable()
     with folder.locked():
         return _Work(config, source, watcher).run()
+
+
+def _check_applies(config: DiagnoseConfig, source: Source) -> None:
+    """Refuse options that this source, or the parts that are asked for, would ignore."""
+    usual = DiagnoseConfig()
+    if not isinstance(source, VectorSource):
+        for name in ("metric", "frequencies"):
+            if getattr(config, name) != getattr(usual, name):
+                raise ValueError(f"--{name} is for vectors, and {source.name} is {source.what}")
+    if isinstance(source, GraphSource):
+        for name in ("tensor", "label"):
+            if getattr(config, name):
+                raise ValueError(f"--{name} is for tables, and {source.name} is a graph")
+    told = config.texts or config.task
+    if config.layer != usual.layer and not told:
+        raise ValueError("--layer is of the hidden states of prompts: give --texts or --task")
+    if config.frequencies is not None and "words" not in config.only:
+        raise ValueError("--frequencies is for the part words, which --only leaves out")
+    if told and config.of == "embeddings" and "prompts" not in config.only:
+        raise ValueError("--texts and --task are for the part prompts, which --only leaves out")
 
 
 class _Work:
@@ -123,6 +152,11 @@ class _Work:
     def run(self) -> Diagnosis:
         before = self._before()
         makers = self._makers()
+        if not any(name in self.config.only for name in makers):
+            raise ValueError(
+                f"--only {' '.join(self.config.only)}: none of these can be computed of "
+                f"{self.source.name}; it has {', '.join(makers)}"
+            )
         # Not of others: the key of a part may need files that nobody asked for.
         of_use = {*self.config.only, *before.get("parts", {})}
         keys: dict[str, str] = {name: self._key(name) for name in makers if name in of_use}
@@ -190,7 +224,11 @@ class _Work:
             self._drawn = [self.source.draw(some) for some in rows]
             if not all(float(one.distances.max()) > 0 for one in self._drawn):
                 whole = self.source.count <= config.sample
-                remedy = "there is no geometry to find" if whole else "give a larger --sample"
+                remedy = (
+                    "there is no geometry to find"
+                    if whole
+                    else "if not all points do, give a larger --sample"
+                )
                 raise ValueError(
                     f"all {len(self._drawn[0].rows)} points of "
                     f"{'' if whole else 'a sample of '}{self.source.name} coincide: {remedy}"
@@ -276,8 +314,9 @@ class _Work:
 
     def _document(self, parts: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
         tree = parts.get("tree-likeness")
-        verdict = judge(tree, parts.get("curvature")).as_dict() if tree else None
         source = self.source
+        broken = source.facts.get("share_of_triangles_that_are_none", 0.0)
+        verdict = judge(tree, parts.get("curvature"), broken).as_dict() if tree else None
         return {
             "schema": SCHEMA,
             "beltrami": beltrami.__version__,
@@ -290,6 +329,7 @@ class _Work:
                 "points": source.count,
                 "facts": source.facts,
             },
+            "notes": source.notes(),
             "verdict": verdict,
             "parts": {name: parts[name] for name in PARTS if name in parts},
             "keys": {name: keys[name] for name in PARTS if name in parts},

@@ -14,6 +14,7 @@ from beltrami.analysis.lowering import Lowered, lowered_distances
 from beltrami.analysis.tangent_pca import tangent_pca
 from beltrami.geometry import poincare
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick
+from beltrami.recipes.threads import one_thread
 
 SHOWN = 300  # points
 DIMENSIONS = 10  # of the embedding that the two kinds of PCA begin with
@@ -27,6 +28,7 @@ METHODS = {
 _DIGITS = 6
 
 
+@one_thread()  # few points, many steps
 def pictures(source: Source, drawn: Drawn, seed: int, tick: Tick) -> dict[str, Any]:
     """Points of the disk by each method, with the distortion of the distances of the data."""
     d = drawn.distances[:SHOWN, :SHOWN]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from beltrami.analysis.correlation import spearman
 from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
-from beltrami.analysis.null_models import gaussian_like
+from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
 from beltrami.data.cache import MissingDataError, path_of
 from beltrami.data.load import list_hierarchies
 from beltrami.data.vectors import list_vectors
@@ -60,7 +60,7 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         assert config.texts is not None
         told = read_prompts(config.texts)[: config.prompts]
     begun = _OTHER_HALF if config.task is not None else 0.0
-    deltas, noise, lengths, known = [], [], [], []
+    deltas, noise, at_radii, lengths, known = [], [], [], [], []
     cut = 0
     for i, prompt in enumerate(told):
         seen = hidden_states(model, tokenizer, prompt.text, config.layer)
@@ -73,10 +73,14 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         deltas.append(delta_hyperbolicity(points, config.metric).relative)
         null = gaussian_like(points, seed=config.seed + i)
         noise.append(delta_hyperbolicity(null, config.metric).relative)
+        # States of first tokens may be hundreds of times as long as all others.
+        null = gaussian_at_radii(points, seed=config.seed + i)
+        at_radii.append(delta_hyperbolicity(null, config.metric).relative)
         lengths.append(len(points))
         known.append(prompt.correct)
     if not deltas:
         raise ValueError(f"no prompt has {FEWEST} tokens, the least that have a δ")
+    nearest = min(noise, at_radii, key=sum)
     return {
         "file": (config.task or config.texts or Path()).name,
         "asked": config.task is not None,
@@ -86,12 +90,13 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         "cut_off": cut,
         "relative_delta": mean_of(deltas),
         "noise": mean_of(noise),
-        "excess_over_noise": mean_of([d - n for d, n in zip(deltas, noise, strict=True)]),
+        "noise_of_equal_lengths": mean_of(at_radii),
+        "excess_over_noise": mean_of([d - n for d, n in zip(deltas, nearest, strict=True)]),
         "values": [significant(v) for v in deltas],
-        "noise_values": [significant(v) for v in noise],
+        "noise_values": [significant(v) for v in nearest],
         "tokens": lengths,
         "correlation_with_tokens": _correlation(deltas, [float(n) for n in lengths]),
-        "correctness": _correctness(deltas, noise, known),
+        "correctness": _correctness(deltas, nearest, known),
     }
 
 

@@ -12,7 +12,7 @@ from beltrami.analysis.intervals import Interval
 from beltrami.recipes.diagnosis.numbers import as_interval
 from beltrami.recipes.diagnosis.pictures import METHODS
 from beltrami.recipes.diagnosis.superposition_report import superposition_section
-from beltrami.recipes.diagnosis.tree_likeness import DATA, NOISE, REFERENCES
+from beltrami.recipes.diagnosis.tree_likeness import AT_RADII, DATA, NOISE, REFERENCES
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
 from beltrami.report.page import Figure, Page, Row, Section, Table
 from beltrami.report.scatter import scatter_svg
@@ -45,7 +45,9 @@ def diagnosis_page(document: dict[str, Any]) -> Page:
     parts, source, verdict = document["parts"], document["source"], document["verdict"]
     tree = parts.get("tree-likeness")
     lead = f"{verdict['answer']} {verdict['reason']}" if verdict else "No verdict was asked for."
+    notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in document["notes"])
     sections = [
+        *([Section("To keep in mind", notes)] if notes else []),
         *([Section("How the verdict is reached", (verdict["rule"],))] if verdict else []),
         *([_delta_section(tree)] if tree else []),
         *([_curvature_section(parts["curvature"])] if "curvature" in parts else []),
@@ -90,7 +92,8 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         way = as_interval(tree["way_from_noise_to_a_tree"])
         yield "Way from noise to a tree", "0 is noise, 1 is a tree", way.format()
         yield "Relative δ", "2δ/diameter", delta[DATA].format()
-        yield "of noise", tree["noise"], delta[NOISE].format()
+        for name, words in tree["noises"].items():
+            yield f"of {name}", words, delta[name].format()
         for name, words in REFERENCES.items():
             yield f"of a {name}", words, delta[name].format()
     if "curvature" in parts:
@@ -132,7 +135,7 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _delta_figure(tree: dict[str, Any]) -> Figure:
-    names = {DATA: "these data", NOISE: "noise", **REFERENCES}
+    names = {DATA: "these data", NOISE: "noise", AT_RADII: AT_RADII, **REFERENCES}
     groups = [
         Group(
             names[name],
@@ -151,10 +154,16 @@ def _delta_figure(tree: dict[str, Any]) -> Figure:
     return Figure(
         "Further left is more tree-like",
         svg,
-        f"{tree['compared']:,} {of}, {tree['samples']} {each}, each beside references of its size. "
-        f"Noise is {tree['noise']}.",
+        f"{tree['compared']:,} {of}, {tree['samples']} {each}, each beside references of about its "
+        f"size. {_noises_told(tree)}",
         wide=True,
     )
+
+
+def _noises_told(tree: dict[str, Any]) -> str:
+    plain, *more = tree["noises"].values()
+    rest = f"; noise of equal lengths is {more[0]}" if more else ""
+    return f"Noise is {plain}{rest}."
 
 
 def _delta_section(tree: dict[str, Any]) -> Section:
@@ -335,7 +344,7 @@ def _vectors_section(found: dict[str, Any]) -> Section:
     return Section(
         "The table of vectors",
         (OVERLAP,),
-        (Figure("Norms", chart, "By 1001 quantiles of all rows.", wide=True),),
+        (Figure("Norms", chart, "By quantiles of all rows.", wide=True),),
         tuple(tables),
     )
 
@@ -364,8 +373,9 @@ def _words_section(found: dict[str, Any]) -> Section:
     correlation = found["spearman_of_norm_and_frequency"]
     told = (
         f"{found['words']:,} rows are words with a frequency ({found['origin']}). Spearman's "
-        f"correlation of norm and frequency is {_of(correlation)}: {_relation(correlation)}."
+        f"correlation of norm and frequency is {_of(correlation)}"
     )
+    told += "." if "missing" in correlation else f": {_relation(correlation)}."
     rows = tuple(
         Row(
             f"10^{band['from_log10']}" + ("+" if band["from_log10"] >= 7 else ""),
@@ -382,7 +392,7 @@ def _words_section(found: dict[str, Any]) -> Section:
     if law := found.get("power_law"):
         paragraphs.append(NO_TAIL)
         cells = (
-            f"{law['exponent']:.2f} ± {1.96 * law['error']:.2f}",
+            Interval(law["exponent"], law["half_width"]).format(2),
             f"{law['xmin']:.0f}",
             f"{law['tail']:,.0f} of {law['count']:,.0f}",
             _number(law["p_value"]),
@@ -410,7 +420,16 @@ def _prompts_section(found: dict[str, Any]) -> Section:
     rows = [
         Row("Relative δ", "mean over prompts", (as_interval(found["relative_delta"]).format(),)),
         Row("of noise", "as many tokens, same spread", (as_interval(found["noise"]).format(),)),
-        Row("Excess over noise", "", (as_interval(found["excess_over_noise"]).format(),)),
+        Row(
+            f"of {AT_RADII}",
+            "as far from the mean",
+            (as_interval(found["noise_of_equal_lengths"]).format(),),
+        ),
+        Row(
+            "Excess over noise",
+            "of the two that with less",
+            (as_interval(found["excess_over_noise"]).format(),),
+        ),
         Row("Correlation with tokens", "Spearman's", (_of(found["correlation_with_tokens"]),)),
     ]
     paragraphs = [
@@ -451,10 +470,12 @@ def _relation(correlation: dict[str, float | None]) -> str:
     return "frequent words are nearer to the origin" if nearer else "frequent words are further out"
 
 
-def _of(found: dict[str, float | None] | None) -> str:
-    """A correlation and its interval, which need not be symmetric."""
+def _of(found: dict[str, Any] | None) -> str:
+    """A correlation and its interval, which need not be symmetric, or why there is none."""
     if found is None:
         return "–"
+    if "missing" in found:
+        return f"not measured: {found['missing']}"
     if found["low"] is None:
         return _number(found["value"], 3)
     ends = f"{_number(found['low'], 3)} to {_number(found['high'], 3)}"

@@ -22,22 +22,29 @@ from beltrami.analysis.matrices import (
     flat_distances,
     symmetric,
 )
-from beltrami.analysis.null_models import gaussian_like
+from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
+from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
 from beltrami.data.hierarchy import HierarchyError
 from beltrami.data.lines import is_number
 from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
 from beltrami.data.network import Network, load_network
 from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
+from beltrami.data.vectors.csv_file import DELIMITERS
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
 
 FEWEST = 4  # points that have a δ
 LOOKED_AT = 256  # rows and columns that tell distances from vectors
+LONGEST = 64  # distances that are compared with ways by third points
 _TRIPLES = 20_000  # that are asked for the triangle inequality
 _NEARLY = 1e-6  # of the largest distance, which may be rounding
 _MOSTLY = 0.95  # of the entries
 _SLACK = 1e-5  # of the largest distance, which rounding may cost it
 _RANDOM_GRAPH_TRIES = 3
 _LINES_LOOKED_AT = 20  # of a table that may be one of edges
+_TABLES = (*DELIMITERS, ".txt")  # that may be of edges or of something else
+_COMMENTS = ("#", "%")
+_GRAPH_ENDS = ({"source", "target"}, {"from", "to"})  # as headers of graphs call them
+_ENDS = (*_GRAPH_ENDS, *map(set, COLUMN_NAMES))
 
 Tick = Callable[[float], None]
 
@@ -70,6 +77,7 @@ class Source(ABC):
     labels: Sequence[str] | None = None
     what: str = ""
     noise: str = ""  # what `null` makes, in words
+    noise_at_radii: str = ""  # and `null_at_radii`, where it makes something
 
     @abstractmethod
     def draw(self, rows: Tensor) -> Drawn:
@@ -78,6 +86,14 @@ class Source(ABC):
     @abstractmethod
     def null(self, drawn: Drawn, seed: int) -> Tensor:
         """Distances among as many points of noise that has what is plainest of the sample's."""
+
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """The same of noise whose points are as far from their mean as the sample's."""
+        return None
+
+    def notes(self) -> list[str]:
+        """What was left out, and what is wrong with the rest: sentences without their stop."""
+        return []
 
     def label(self, row: int) -> str:
         """What to call a point."""
@@ -98,6 +114,7 @@ class VectorSource(Source):
     def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
         super().__init__(vectors.name, vectors.digest())
         self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
+        self.noise_at_radii = "Gaussian noise of the same spread, as far from its mean as the data"
         self.vectors, self.metric = vectors, metric
         norms = torch.empty(vectors.rows, dtype=torch.float64)
         for first, block in vectors.blocks():
@@ -139,6 +156,20 @@ class VectorSource(Source):
         assert drawn.points is not None
         return flat_distances(gaussian_like(drawn.points, seed=seed), self.metric)
 
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """Gaussian noise of the data's lengths."""
+        assert drawn.points is not None
+        return flat_distances(gaussian_at_radii(drawn.points, seed=seed), self.metric)
+
+    def notes(self) -> list[str]:
+        """Rows that were left out."""
+        found = []
+        if broken := self.facts["rows_that_are_not_finite"]:
+            found.append(f"{broken:,} of {self.facts['rows']:,} rows are not finite: left out")
+        if lost := self.facts.get("rows_without_a_direction_left_out"):
+            found.append(f"{lost:,} rows are zeros, which have no direction: left out")
+        return found
+
 
 class DistanceSource(Source):
     """A matrix of distances, of which only samples are read."""
@@ -147,6 +178,9 @@ class DistanceSource(Source):
         super().__init__(vectors.name, vectors.digest(), vectors.rows, labels=vectors.labels)
         self.what = "distances"
         self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
+        self.noise_at_radii = (
+            "Gaussian noise of the same spread, as far from its mean as these points"
+        )
         if vectors.rows != vectors.width:
             raise ValueError(
                 f"{vectors.name} is {vectors.rows} × {vectors.width}; distances are square: "
@@ -157,7 +191,9 @@ class DistanceSource(Source):
         self._check_enough()
         g = torch.Generator().manual_seed(0)
         some = torch.randperm(self.count, generator=g)[:LOOKED_AT]
-        self.facts["share_of_triangles_that_are_none"] = broken_triangles(self.draw(some).distances)
+        looked_at = self.draw(some).distances
+        self.facts["share_of_triangles_that_are_none"] = broken_triangles(looked_at)
+        self.facts["longest_distances_with_a_shorter_way"] = shortcuts(looked_at)
 
     def draw(self, rows: Tensor) -> Drawn:
         """The distances among these points."""
@@ -169,12 +205,32 @@ class DistanceSource(Source):
         """Gaussian noise as wide as flat scaling of the distances."""
         return flat_distances(gaussian_like(classical_scaling(drawn.distances), seed=seed))
 
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """The same, of the lengths that flat scaling gives the points."""
+        return flat_distances(gaussian_at_radii(classical_scaling(drawn.distances), seed=seed))
+
+    def notes(self) -> list[str]:
+        """Triangles that are none."""
+        found = []
+        if share := self.facts["share_of_triangles_that_are_none"]:
+            found.append(
+                f"{share:.2%} of the triangles are none: one distance is more than the two others "
+                "together, so that these are no distances of any space"
+            )
+        if count := self.facts["longest_distances_with_a_shorter_way"]:
+            found.append(
+                f"{count} of the {LONGEST} longest distances are more than the way by a third "
+                "point; δ is measured by the longest"
+            )
+        return found
+
 
 class GraphSource(Source):
     """A graph's largest component; distances are edges on shortest paths."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, tick: Tick = lambda share: None) -> None:
         super().__init__(network.name, network.digest())
+        self.tick = tick
         self.what, self.noise = "graph", "a random graph with about as many nodes and edges"
         component = network.components()
         self.network = network.part(component == 0)
@@ -187,9 +243,19 @@ class GraphSource(Source):
         }
         self._check_enough()
 
+    def notes(self) -> list[str]:
+        """Nodes that were left out."""
+        lost = self.facts["nodes_outside_the_largest_component_left_out"]
+        if not lost:
+            return []
+        return [
+            f"{lost:,} of {self.facts['nodes']:,} nodes are outside of the largest component: left "
+            "out"
+        ]
+
     def draw(self, rows: Tensor) -> Drawn:
         """Hops among these nodes."""
-        return Drawn(rows, self.network.hops(rows)[:, rows].double())
+        return Drawn(rows, self.network.hops(rows, rows, self.tick).double())
 
     def null(self, drawn: Drawn, seed: int) -> Tensor:
         """Hops among as many nodes of a random graph."""
@@ -197,14 +263,14 @@ class GraphSource(Source):
         graph = random_network(self.count, edges, seed)
         g = torch.Generator().manual_seed(seed)
         some = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
-        return graph.hops(some)[:, some].double()
+        return graph.hops(some, some).double()
 
 
 def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Source:
     """What the options name; a `ValueError` where it cannot be used."""
     try:
         if config.kind == "edges" or (config.kind == "auto" and _is_graph(config.source)):
-            return GraphSource(load_network(config.source))
+            return _open_graph(config, tick)
         if config.of == "states":
             from beltrami.recipes.diagnosis.states import open_states
 
@@ -234,7 +300,7 @@ def looks_like_distances(vectors: Vectors) -> bool:
     some = torch.arange(min(vectors.rows, LOOKED_AT))
     d = vectors.take(some)[:, some].double()
     near = _rounding(d)
-    kept = [(d - d.mT).abs() <= near, d.diagonal().abs() <= near, ~(d < -near)]
+    kept = [(d == d.mT) | ((d - d.mT).abs() <= near), d.diagonal().abs() <= near, ~(d < -near)]
     if near == 0 or any(float(share.double().mean()) < _MOSTLY for share in kept):
         return False
     try:
@@ -265,6 +331,15 @@ def broken_triangles(d: Tensor) -> float:
     return float((over > _SLACK * float(d.max())).double().mean())
 
 
+def shortcuts(d: Tensor) -> int:
+    """How many of the longest distances are more than the way by some third point."""
+    i, j = torch.triu_indices(len(d), len(d), 1)
+    longest = d[i, j].argsort(descending=True)[:LONGEST]
+    a, b = i[longest], j[longest]
+    way = (d[a] + d[b]).amin(1)  # by the two themselves it is the distance
+    return int((d[a, b] - way > _SLACK * float(d.max())).sum())
+
+
 def random_network(nodes: int, edges: int, seed: int) -> Network:
     """The largest component of a graph of edges drawn at random."""
     g = torch.Generator().manual_seed(seed)
@@ -278,6 +353,19 @@ def random_network(nodes: int, edges: int, seed: int) -> Network:
     return graph.part(graph.components() == 0)
 
 
+def _open_graph(config: DiagnoseConfig, tick: Tick) -> GraphSource:
+    """A graph; where nothing but whole numbers said so, an error says what else it may be."""
+    try:
+        return GraphSource(load_network(config.source), tick)
+    except ValueError as error:
+        if config.kind == "auto" and _may_be_vectors(Path(config.source).expanduser()):
+            raise ValueError(
+                f"{error}. It was read as a list of edges; if its rows are vectors, give --kind "
+                "vectors"
+            ) from error
+        raise
+
+
 def _is_graph(source: str) -> bool:
     path = Path(source).expanduser()
     if source in list_vectors():
@@ -285,23 +373,60 @@ def _is_graph(source: str) -> bool:
     if source in list_hierarchies() or path.name in WORDNET_FILES:
         return True
     suffix = path.suffix.lower()
+    if suffix in (*_TABLES, GRAPH_SUFFIX) and path.is_file():
+        _refuse_weights(path)
     # A table may be of vectors or of edges: it has edges if that is what it can be read as.
-    if suffix in (".csv", ".tsv", ".txt") and path.is_file():
+    if suffix in _TABLES and path.is_file():
         return _reads_as_edges(path)
     return suffix in READERS
 
 
+def _refuse_weights(path: Path) -> None:
+    """Edges with weights are neither edges that we read nor vectors, which numbers look like."""
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        for line in filter(str.strip, lines):
+            names = [field.strip('"').lstrip("#% ").lower() for field in _fields(line)]
+            if _name_weights(names, path.suffix.lower() in _TABLES):
+                raise ValueError(
+                    f"{path} has the columns {', '.join(names)}, as edges with weights have, and "
+                    "weights are not read: give --kind edges for a file of two columns, child and "
+                    "parent or source and target, or --kind vectors if its rows are vectors"
+                )
+            if not line.startswith(_COMMENTS):
+                return
+
+
+def _name_weights(names: list[str], may_be_vectors: bool) -> bool:
+    """Whether columns are both ends of an edge and a weight; a third may have another name."""
+    if len(names) == 3 and may_be_vectors:
+        return any(ends <= set(names) for ends in _ENDS)
+    known = _ENDS if len(names) == 3 else _GRAPH_ENDS  # tables have weights of other things
+    return "weight" in names and any(ends <= set(names) for ends in known)
+
+
 def _reads_as_edges(path: Path) -> bool:
     """Two columns, none of which has fractions; a first line may be a header."""
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        told = (line for line in lines if line.strip() and not line.startswith(("#", "%")))
-        rows = [_fields(line) for line in itertools.islice(told, _LINES_LOOKED_AT)]
+    rows = _first_rows(path)
     body = rows[1:] or rows
     return (
         bool(rows)
         and all(len(fields) == 2 for fields in rows)
         and not any(is_number(f) and not _is_whole(f) for fields in body for f in fields)
     )
+
+
+def _may_be_vectors(path: Path) -> bool:
+    """Whether a table that reads as edges has numbers alone, but for a header."""
+    if path.suffix.lower() not in DELIMITERS or not path.is_file():
+        return False
+    rows = _first_rows(path)
+    return all(is_number(field) for fields in rows[1:] or rows for field in fields)
+
+
+def _first_rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        told = (line for line in lines if line.strip() and not line.startswith(_COMMENTS))
+        return [_fields(line) for line in itertools.islice(told, _LINES_LOOKED_AT)]
 
 
 def _fields(line: str) -> list[str]:

@@ -1,7 +1,8 @@
 """δ of samples beside that of noise, trees, spheres and random graphs of the same size.
 
-A small δ by itself says nothing: noise in many dimensions has one, too. What counts is how far the
-data are from noise of their own spectrum, on the way to a tree: `1 − δ/δ of noise`.
+A small δ by itself says nothing: noise in many dimensions has one, too, and so has noise of which a
+few points are far out. What counts is how far the data are from noise of their own spectrum and, of
+vectors, of their own lengths, on the way to a tree: `1 − δ/δ of noise`, of the noise that has less.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from beltrami.analysis.null_models import (
 from beltrami.recipes.diagnosis.numbers import Mean, mean_of
 from beltrami.recipes.diagnosis.source import Drawn, Source, Tick
 
-DATA, NOISE = "data", "noise"
+DATA, NOISE, AT_RADII = "data", "noise", "noise of equal lengths"
 REFERENCES = {
     "tree": "a random tree",
     "sphere": "points on a sphere's surface",
@@ -31,7 +32,10 @@ REFERENCES = {
 
 def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick) -> dict[str, Any]:
     """Relative δ of all, with intervals over the samples; differences are paired by sample."""
-    found: dict[str, list[float]] = {name: [] for name in (DATA, NOISE, *REFERENCES)}
+    noises = {NOISE: source.noise}
+    if source.noise_at_radii:
+        noises[AT_RADII] = source.noise_at_radii
+    found: dict[str, list[float]] = {name: [] for name in (DATA, *noises, *REFERENCES)}
     deltas, diameters = [], []
     done = 0
 
@@ -50,16 +54,21 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
         found[DATA].append(delta.relative)
         done += 1
         found[NOISE].append(relative(source.null(one, own)))
+        if AT_RADII in noises:
+            null = source.null_at_radii(one, own)
+            assert null is not None
+            found[AT_RADII].append(relative(null))
         found["tree"].append(relative(tree_distances(n, seed=own)))
         found["sphere"].append(relative(sphere_distances(n, seed=own)))
         degree = min(DEGREE, n - 1)
         found["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
-    excess = [d - n for d, n in zip(found[DATA], found[NOISE], strict=True)]
+    nearest = min(noises, key=lambda name: sum(found[name]))
+    excess = [d - n for d, n in zip(found[DATA], found[nearest], strict=True)]
     mean = sum(found[DATA]) / len(found[DATA])
     return {
         "relative_delta": {name: mean_of(values) for name, values in found.items()},
         "excess_over_noise": mean_of(excess),
-        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(found[NOISE])),
+        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(found[nearest])),
         "delta": mean_of(deltas),
         "diameter": mean_of(diameters),
         "curvature_by_rule_of_thumb": curvature_estimate(mean),
@@ -67,7 +76,8 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
         "compared": len(drawn[0].rows),
         "samples": len(drawn),
         "all_points": len(drawn[0].rows) == source.count,
-        "noise": source.noise,
+        "noises": noises,
+        "nearest_noise": nearest,
     }
 
 

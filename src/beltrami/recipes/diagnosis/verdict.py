@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from beltrami.recipes.diagnosis.numbers import as_interval
-from beltrami.recipes.diagnosis.tree_likeness import DATA, NOISE
+from beltrami.recipes.diagnosis.tree_likeness import DATA
 
 LITTLE, STRONG = 0.25, 0.6  # of the way from noise to a tree
 WORTH = 0.1  # share of flat space's distortion that hyperbolic space saves
+BROKEN = 0.01  # share of triangles that are none, above which distances are none
 RULE = (
     "The rule: δ, Gromov's measure relative to the diameter, is compared with that of noise of the "
-    "same size and spread. If the 95 % interval of the difference includes 0, or the data have "
-    "more, they are no more tree-like than noise. Else 1 − δ/δ of noise says how far they are on "
-    f"the way from noise (0) to a tree (1): below {LITTLE} a little, from {STRONG} strongly. And "
+    "same size and spread and, but for graphs, of noise that is also as far from its mean as the "
+    "data: with the one that has less, for a few points far out look like a star. If the 95 % "
+    "interval "
+    "of the difference includes 0, or the data have more, they are no more tree-like than noise. "
+    "Else 1 − δ/δ of noise says how far they are on the way from noise (0) to a tree (1): below "
+    f"{LITTLE} a little, from {STRONG} strongly. And "
     f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
     "many dimensions. That alone would say little: hyperbolic space holds noise of many dimensions "
-    "better, too, as the fits show. Where no fits were asked for, δ decides."
+    "better, too, as the fits show. Where no fits were asked for, δ decides. Distances of which "
+    f"more than {BROKEN:.0%} of the triangles are none get no verdict."
 )
 
 
@@ -41,15 +46,28 @@ class Verdict:
         }
 
 
-def judge(tree: dict[str, Any], fits: dict[str, Any] | None) -> Verdict:
-    """The verdict on tree-likeness, with what the fits of curvature add where there are any."""
+def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0) -> Verdict:
+    """The verdict on tree-likeness, with what the fits of curvature add where there are any.
+
+    Args:
+        tree, fits: these parts. broken: the share of triangles that are none.
+    """
+    nearest = tree["nearest_noise"]
     delta = {name: as_interval(found) for name, found in tree["relative_delta"].items()}
     excess, way = (as_interval(tree[k]) for k in ("excess_over_noise", "way_from_noise_to_a_tree"))
     reason = (
-        f"Relative δ is {delta[DATA].format()}, that of {tree['noise']} {delta[NOISE].format()}, "
-        f"and that of a tree {delta['tree'].format()}: the difference to noise is "
-        f"{excess.format()}."
+        f"Relative δ is {delta[DATA].format()}, that of {tree['noises'][nearest]} "
+        f"{delta[nearest].format()}, and that of a tree {delta['tree'].format()}: the difference "
+        f"to noise is {excess.format()}."
     )
+    if broken > BROKEN:
+        return Verdict(
+            f"It cannot be told: {broken:.1%} of the triangles are none, so that these are no "
+            "distances of any space.",
+            reason,
+            "unclear",
+            False,
+        )
     if tree["way_from_noise_to_a_tree"]["mean"] is None:
         return Verdict(
             "It cannot be told: noise of this size and spread is a tree itself.",

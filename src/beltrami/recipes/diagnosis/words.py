@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from beltrami.analysis.correlation import spearman
-from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.power_law import FEWEST_IN_TAIL, power_law_fit
-from beltrami.recipes.diagnosis.numbers import plain
+from beltrami.recipes.diagnosis.numbers import finite, mean_of, plain
 from beltrami.recipes.diagnosis.source import Tick, VectorSource
 from beltrami.recipes.diagnosis.text_files import read_text
 
@@ -24,12 +23,15 @@ PER = 1e9  # words: Zipf's scale is the logarithm of occurrences in so many
 FEWEST = 30  # words, below which a correlation is not told
 HIGHEST_BAND = 7
 DRAWS = 50  # samples for the p-value
+Z975 = 1.96  # standard errors to either side that are a 95 % interval
+_ROUNDING = 1e-6  # share of the largest norm by which norms that are equal may differ
 
 
 def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[str, Any]:
     """Correlation of norm and frequency, norms by frequency, and the power law.
 
-    Returns what is missing under "missing" where there is nothing to count.
+    Returns what is missing under "missing" where there is nothing to count, and so does the
+    correlation where there is nothing to rank.
     """
     if frequencies is not None:
         if source.labels is None:
@@ -50,11 +52,10 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
         return {"missing": f"only {len(rows)} rows have a frequency, and {FEWEST} are the least"}
     counts = torch.tensor([named[row] for row in rows], dtype=torch.float64)
     norms = source.norms[torch.tensor(rows)]
-    correlation = spearman(norms, counts)
     found: dict[str, Any] = {
         "origin": origin,
         "words": len(rows),
-        "spearman_of_norm_and_frequency": fisher_interval(correlation, len(rows)),
+        "spearman_of_norm_and_frequency": _correlation(norms, counts),
         "norm_by_frequency": _bands(counts, norms),
     }
     tick(0.2)
@@ -62,7 +63,7 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
     whole = whole[whole > 0]
     if len(whole.unique()) > 1 and len(whole) >= FEWEST_IN_TAIL:
         fit = power_law_fit(whole, draws=DRAWS, tick=lambda share: tick(0.2 + 0.8 * share))
-        found["power_law"] = plain(fit)
+        found["power_law"] = {**plain(fit), "half_width": finite(Z975 * fit.error)}
     return found
 
 
@@ -107,12 +108,22 @@ def _wordfreq(tokens: Any) -> list[float | None]:
     return [None if t is None else known.get(t.lower(), 0.0) * PER or None for t in tokens]
 
 
+def _correlation(norms: torch.Tensor, counts: torch.Tensor) -> dict[str, Any]:
+    """Spearman's, unless one of both is constant: the ranks of rounding errors say nothing."""
+    longest = float(norms.max())
+    if longest - float(norms.min()) <= _ROUNDING * longest:
+        return {"missing": "all norms are equal"}
+    if len(counts.unique()) == 1:
+        return {"missing": "all counts are equal"}
+    return dict(fisher_interval(spearman(norms, counts), len(norms)))
+
+
 def fisher_interval(correlation: float, n: int) -> dict[str, float | None]:
     """Spearman's correlation with a 95 % interval by Fisher's z (Bonett and Wright, 2000)."""
     if not abs(correlation) < 1 or n <= 3:
-        return {"value": correlation, "low": None, "high": None}
+        return {"value": finite(correlation), "low": None, "high": None}
     z = math.atanh(correlation)
-    off = 1.96 * math.sqrt((1 + correlation**2 / 2) / (n - 3))
+    off = Z975 * math.sqrt((1 + correlation**2 / 2) / (n - 3))
     return {"value": correlation, "low": math.tanh(z - off), "high": math.tanh(z + off)}
 
 
@@ -122,13 +133,13 @@ def _bands(counts: torch.Tensor, norms: torch.Tensor) -> list[dict[str, Any]]:
     found = []
     for power in sorted(set(decade.tolist()), reverse=True):
         some = norms[decade == power]
-        mean = mean_interval(some.tolist())
+        mean = mean_of(some.tolist())
         found.append(
             {
                 "from_log10": int(power),
                 "words": len(some),
-                "mean_norm": mean.mean,
-                "half_width": mean.half_width,
+                "mean_norm": mean["mean"],
+                "half_width": mean["half_width"],
             }
         )
     return found

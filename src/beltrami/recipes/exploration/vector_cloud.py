@@ -15,6 +15,7 @@ from beltrami.geometry import poincare
 from beltrami.recipes.diagnosis.pictures import LEAST_BEND, MOST_BEND
 from beltrami.recipes.diagnosis.source import Source, Tick, VectorSource
 from beltrami.recipes.exploration.config import MOST_BY_DISTANCES, ExploreConfig
+from beltrami.recipes.threads import one_thread
 from beltrami.report.explorer import Cloud
 
 REACH = 3.0  # hyperbolic radius that nine tenths of the vectors stay below
@@ -52,7 +53,8 @@ def _by_distances(source: Source, rows: Tensor, seed: int) -> tuple[Tensor, str]
     d = source.draw(rows).distances
     if not float(d.max()) > 0:
         raise ValueError(f"all points of {source.name} coincide: there is nothing to show")
-    fitted = fit_curvature(d, repeats=1, sample=min(len(d), _FITTED), seed=seed).bend
+    with one_thread():  # eigenvectors of many small matrices
+        fitted = fit_curvature(d, repeats=1, sample=min(len(d), _FITTED), seed=seed).bend
     bend = min(max(fitted, LEAST_BEND), MOST_BEND)
     seen = hmds(d, (bend / float(d.max())) ** 2)
     disk = math.sqrt(seen.c) * poincare.from_lorentz(seen.points, seen.c)
