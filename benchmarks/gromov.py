@@ -163,7 +163,20 @@ def markdown(timings: list[Timing], about: dict[str, Any]) -> str:
         "",
         *timing_files.table(header, body),
     ]
+    if absent := _not_measured(timings, about["device"]):
+        lines += ["", f"Not measured: {'; '.join(absent)}."]
     return "\n".join(lines)
+
+
+def _not_measured(timings: list[Timing], device: str) -> list[str]:
+    """Problems of the whole benchmark that an interrupted one did not reach."""
+    seen = {(t.case, t.points, t.competitor) for t in timings}
+    return [
+        f"{who}, {problem.title}"
+        for problem in gromov_cases.problems(False, device)
+        for who in problem.competitors
+        if (problem.kind, problem.points, who) not in seen
+    ]
 
 
 def _explained(about: dict[str, Any]) -> list[str]:
