@@ -108,11 +108,12 @@ def gaussian_at_radii(points: Tensor, *, seed: int = 0) -> Tensor:
     noise = gaussian_like(points, seed=seed)
     x = points.detach().double()
     mean = x.mean(0)
-    wanted, rays = (torch.linalg.vector_norm(y - mean, dim=1, keepdim=True) for y in (x, noise))
+    wanted = torch.linalg.vector_norm(x - mean, dim=1, keepdim=True)
+    rays = noise.sub_(mean)  # in place: samples of large models are large
+    length = torch.linalg.vector_norm(rays, dim=1, keepdim=True)
     g = torch.Generator().manual_seed(seed + 1)
     order = torch.randperm(len(x), generator=g).to(x.device)
-    found: Tensor = mean + (noise - mean) * (wanted[order] / torch.where(rays > 0, rays, 1.0))
-    return found
+    return rays.mul_(wanted[order] / torch.where(length > 0, length, 1.0)).add_(mean)
 
 
 def _centred_basis(n: int, k: int, generator: torch.Generator, like: Tensor) -> Tensor:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +16,9 @@ from beltrami.data.vectors import Vectors, VectorsError, open_vectors
 from tests.data.vectors.tables import MATRIX, WORDS, check_reads
 
 
-def opened(folder: Path, text: str, name: str = "a.csv", label: str | None = None) -> Vectors:
+def opened(folder: Path, text: str, name: str = "a.csv", **options: Any) -> Vectors:
     (folder / name).write_bytes(text.encode("utf-8"))
-    return open_vectors(folder / name, label=label)
+    return open_vectors(folder / name, **options)
 
 
 def whole(vectors: Vectors) -> Tensor:
@@ -79,6 +81,21 @@ def test_a_column_without_a_name_numbers_the_rows(tmp_path: Path) -> None:
     assert whole(vectors).tolist() == [[6], [9]]
     assert vectors.labels == ["dog", "oak"]
     assert opened(tmp_path, "x,,y\n0,5,6\n1,8,9\n").width == 3  # only before all others
+
+
+def test_numbers_that_are_no_dimensions(tmp_path: Path) -> None:
+    text = "word,year,x,y\ndog,1900,5,6\noak,?,8,9\nelm,2000,1,2\n"
+    vectors = opened(tmp_path, text, besides=["year"])
+    assert whole(vectors).tolist() == [[5, 6], [8, 9], [1, 2]]
+    assert vectors.labels == ["dog", "oak", "elm"]
+    years = list(vectors.extras["year"])
+    assert years[::2] == [1900.0, 2000.0]
+    assert isinstance(years[1], float)
+    assert math.isnan(years[1])
+    other = opened(tmp_path, text.replace("?", "1"))
+    assert other.width == 3
+    with pytest.raises(VectorsError, match=r"no column 'yaer' for besides= .*'year'"):
+        opened(tmp_path, text, besides=["yaer"])
 
 
 def test_byte_order_mark(tmp_path: Path) -> None:

@@ -33,6 +33,14 @@ def test_columns_of_numbers(tmp_path: Path, groups: int) -> None:
     assert vectors.name == "a.parquet"
 
 
+def test_numbers_that_are_no_dimensions(tmp_path: Path) -> None:
+    years = [1900, 1950, 1960, 2000]
+    vectors = opened(tmp_path, {"year": years, "word": WORDS, **COLUMNS}, besides=["year"])
+    check_reads(vectors)
+    assert vectors.extras == {"year": [1900.0, 1950.0, 1960.0, 2000.0]}
+    assert vectors.digest() != opened(tmp_path, {"year": years, "word": WORDS, **COLUMNS}).digest()
+
+
 @pytest.mark.parametrize(
     "kind",
     [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 3)],

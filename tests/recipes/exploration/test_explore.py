@@ -91,6 +91,16 @@ def test_few_vectors_are_placed_by_their_distances(tmp_path: Path) -> None:
     assert float(same) > 0.5
 
 
+def test_a_page_may_be_coloured_by_any_column(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"w{i},{1900 + i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(rng.normal(size=(30, 2)))]
+    (tmp_path / "t.csv").write_text("\n".join(["word,year,x,y", *rows]), encoding="utf-8")
+    config = ExploreConfig(str(tmp_path / "t.csv"), besides=("year",), out=tmp_path / "p.html")
+    page = explore(config).read_text(encoding="utf-8")
+    assert ">year</option>" in page
+    assert "--besides year" in page  # the command that repeats it
+
+
 def test_many_vectors_are_placed_by_tangent_pca(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(3000, 6)) * [9, 3, 1, 1, 1, 1]
     found, told = cloud(ExploreConfig(saved(tmp_path, x), points=2500))

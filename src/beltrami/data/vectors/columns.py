@@ -20,16 +20,23 @@ class Layout:
 
 def label_column(names: Sequence[str], label: str | None, where: str) -> int | None:
     """The place of the column that the user named for labels; None where none was named."""
-    if label is None:
-        return None
-    places = [place for place, name in enumerate(names) if name == label]
+    return None if label is None else _place(names, label, "label= (--label)", where)
+
+
+def beside_columns(names: Sequence[str], besides: Sequence[str], where: str) -> tuple[int, ...]:
+    """The places of columns that the user named as no dimensions."""
+    return tuple(_place(names, one, "besides= (--besides)", where) for one in besides)
+
+
+def _place(names: Sequence[str], wanted: str, what: str, where: str) -> int:
+    places = [place for place, name in enumerate(names) if name == wanted]
     if len(places) == 1:
         return places[0]
     if places:
-        raise VectorsError(f"{where}: {len(places)} columns are called {label!r}; rename one")
-    near = near_matches(label, names)
+        raise VectorsError(f"{where}: {len(places)} columns are called {wanted!r}; rename one")
+    near = near_matches(wanted, names)
     hint = f"did you mean {quoted_names(near)}?" if near else f"it has {quoted_names(names)}"
-    raise VectorsError(f"{where} has no column {label!r} for label= (--label); {hint}")
+    raise VectorsError(f"{where} has no column {wanted!r} for {what}; {hint}")
 
 
 def arrange(
@@ -39,6 +46,7 @@ def arrange(
     where: str,
     *,
     index: int | None = None,
+    besides: Sequence[int] = (),
 ) -> Layout:
     """Columns of numbers are vectors, the first other one is the labels, the rest are extras.
 
@@ -46,17 +54,18 @@ def arrange(
         names: of the columns. numeric: which hold numbers. where: how errors call the table.
         label: the place of the column that was named for labels, whatever it holds.
         index: the place of a column that numbers the rows: the labels if there are no others.
+        besides: columns that are extras, whatever they hold.
     """
-    others = [place for place, number in enumerate(numeric) if not number]
+    others = [i for i, number in enumerate(numeric) if not number and i not in besides]
     if label is None:
         label = others[0] if others else index
-    apart = (label, index)
+    apart = (label, index, *besides)
     vectors = tuple(i for i, number in enumerate(numeric) if number and i not in apart)
     if not vectors:
         raise VectorsError(
             f"{where} has no column of numbers to be vectors; its columns are {quoted_names(names)}"
         )
-    extras = tuple(place for place in others if place != label)
+    extras = tuple(place for place in sorted({*others, *besides}) if place != label)
     seen: set[str] = set()
     for place in extras:
         if names[place] in seen:

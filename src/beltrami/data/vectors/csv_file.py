@@ -13,6 +13,7 @@ Fields may be quoted.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +23,7 @@ import numpy as np
 
 from beltrami.data.lines import is_number, quoted
 from beltrami.data.vectors.arrays import ArrayVectors
-from beltrami.data.vectors.columns import arrange, label_column
+from beltrami.data.vectors.columns import arrange, beside_columns, label_column
 from beltrami.data.vectors.numbers import LARGEST
 from beltrami.data.vectors.table import Vectors, VectorsError
 
@@ -66,19 +67,21 @@ class _Survey:
         return count.numbers > 0 and 2 * count.numbers >= self.rows - count.missing
 
 
-def open_csv(path: Path, label: str | None = None) -> Vectors:
+def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) -> Vectors:
     """The table in a file; its numbers are kept as float32, 4 bytes each.
 
     Args:
         path: of the file; its ending tells the delimiter.
         label: the column of labels; if not given, the first one that holds no numbers.
+        besides: columns of numbers that are no dimensions, but extras.
     """
     survey = _survey(path)
     chosen = label_column(survey.names, label, str(path))
+    beside = beside_columns(survey.names, besides, str(path))
     numeric = [survey.is_numeric(column) for column in range(len(survey.names))]
     for column, name in enumerate(survey.names):
         other = survey.counts[column].other
-        if numeric[column] and other is not None and column != chosen:
+        if numeric[column] and other is not None and column not in (chosen, *beside):
             missing = other[1].strip().casefold() in MISSING
             hint = "write nan for a missing number" if missing else "correct it"
             raise VectorsError(
@@ -87,23 +90,31 @@ def open_csv(path: Path, label: str | None = None) -> Vectors:
                 "name the column with label= (--label) if it holds labels"
             )
     index = 0 if survey.first_numbers_rows else None
-    layout = arrange(survey.names, numeric, chosen, str(path), index=index)
+    layout = arrange(survey.names, numeric, chosen, str(path), index=index, besides=beside)
     matrix = np.empty((survey.rows, len(layout.vectors)), dtype=np.float32)
     labels: list[str] = []
-    extras: dict[str, list[str]] = {survey.names[column]: [] for column in layout.extras}
+    extras: dict[str, list[str] | list[float]]
+    extras = {survey.names[column]: [] for column in layout.extras}
     for row, (line, fields) in enumerate(islice(_records(path), int(survey.header), None)):
         _fill(matrix[row], [fields[column] for column in layout.vectors], f"{path}, line {line}")
         if layout.label is not None:
             labels.append(fields[layout.label])
         for column in layout.extras:
-            extras[survey.names[column]].append(fields[column])
+            told = fields[column]
+            value = _number_or_none(told) if numeric[column] else told
+            extras[survey.names[column]].append(value)  # type: ignore[arg-type]
     return ArrayVectors(
         matrix,
         path,
         labels=None if layout.label is None else labels,
         extras=extras,
-        choices=[] if label is None else [label],
+        choices=[*([] if label is None else [label]), *(f"besides={name}" for name in besides)],
     )
+
+
+def _number_or_none(text: str) -> float:
+    """A number; NaN for what is none."""
+    return float(text) if is_number(text) else math.nan
 
 
 def _survey(path: Path) -> _Survey:

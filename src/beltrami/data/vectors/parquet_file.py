@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from beltrami.data.vectors.columns import Layout, arrange, label_column
+from beltrami.data.vectors.columns import Layout, arrange, beside_columns, label_column
 from beltrami.data.vectors.library import first_line, library
 from beltrami.data.vectors.numbers import narrowed, table_shape
 from beltrami.data.vectors.table import BLOCK_ROWS, Column, Vectors, VectorsError
@@ -105,13 +105,19 @@ class ParquetVectors(Vectors):
         return narrowed(numbers, where, first)
 
 
-def open_parquet(path: Path, tensor: str | None = None, label: str | None = None) -> Vectors:
+def open_parquet(
+    path: Path,
+    tensor: str | None = None,
+    label: str | None = None,
+    besides: Sequence[str] = (),
+) -> Vectors:
     """The table in a file.
 
     Args:
         path: of the file.
         tensor: the column of lists, where there are several.
         label: the column of labels; if not given, the first one of text.
+        besides: columns of numbers that are no dimensions, but extras.
     """
     parquet = library("pyarrow.parquet", extra="parquet", needs=f"{path.name}, a parquet file,")
     try:
@@ -122,9 +128,10 @@ def open_parquet(path: Path, tensor: str | None = None, label: str | None = None
         ) from error
     schema = _schema(file)
     chosen = label_column(schema.names, label, str(path))
+    beside = beside_columns(schema.names, besides, str(path))
     vectors = _list_column(schema, tensor, path)
     if vectors is None:
-        layout = arrange(schema.names, schema.numbers, chosen, str(path))
+        layout = arrange(schema.names, schema.numbers, chosen, str(path), besides=beside)
         width = len(layout.vectors)
     else:
         layout = _beside_lists(schema, vectors, chosen, str(path))
@@ -142,7 +149,13 @@ def open_parquet(path: Path, tensor: str | None = None, label: str | None = None
         },
         tensor=tensor,
         choices=[
-            f"{key}={value}" for key, value in (("tensor", tensor), ("label", label)) if value
+            f"{key}={value}"
+            for key, value in (
+                ("tensor", tensor),
+                ("label", label),
+                *(("besides", name) for name in besides),
+            )
+            if value
         ],
     )
 

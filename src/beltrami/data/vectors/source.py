@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from beltrami.data.hierarchy import near_matches, quoted_names
@@ -17,14 +17,14 @@ from beltrami.data.vectors.parquet_file import open_parquet
 from beltrami.data.vectors.table import Vectors, VectorsError
 from beltrami.data.vectors.tensors import open_safetensors
 
-READERS: dict[str, Callable[[Path, str | None, str | None], Vectors]] = {
-    ".npy": lambda path, tensor, label: open_npy(path),
-    ".npz": lambda path, tensor, label: open_npz(path, tensor),
-    ".safetensors": lambda path, tensor, label: open_safetensors(path, tensor),
-    ".csv": lambda path, tensor, label: open_csv(path, label),
-    ".tsv": lambda path, tensor, label: open_csv(path, label),
+READERS: dict[str, Callable[[Path, str | None, str | None, Sequence[str]], Vectors]] = {
+    ".npy": lambda path, tensor, label, besides: open_npy(path),
+    ".npz": lambda path, tensor, label, besides: open_npz(path, tensor),
+    ".safetensors": lambda path, tensor, label, besides: open_safetensors(path, tensor),
+    ".csv": lambda path, tensor, label, besides: open_csv(path, label, besides),
+    ".tsv": lambda path, tensor, label, besides: open_csv(path, label, besides),
     ".parquet": open_parquet,
-    ".gguf": lambda path, tensor, label: open_gguf(path, tensor),
+    ".gguf": lambda path, tensor, label, besides: open_gguf(path, tensor),
 }
 ONE_TABLE = (".npy", ".csv", ".tsv")  # in which there is no tensor to choose
 WITH_COLUMNS = (".csv", ".tsv", ".parquet")
@@ -33,7 +33,11 @@ OTHER_ENDINGS = (*PICKLES, ".edges", ".obo", ".json", ".txt", ".nwk", ".newick",
 
 
 def open_vectors(
-    source: str | Path, *, tensor: str | None = None, label: str | None = None
+    source: str | Path,
+    *,
+    tensor: str | None = None,
+    label: str | None = None,
+    besides: Sequence[str] = (),
 ) -> Vectors:
     """A table of vectors, opened; its numbers are read when they are asked for.
 
@@ -43,14 +47,17 @@ def open_vectors(
             never taken for a name.
         tensor: which tensor, where the source has several; if not given, the token embedding.
         label: the column of labels in a CSV or parquet file; if not given, the first one of text.
+        besides: columns of numbers in such a file that are no dimensions, but `extras`.
     """
     path = existing_path(source)
     ending = path.suffix.lower() if path is not None and path.is_file() else None
-    if label is not None and ending not in WITH_COLUMNS:
-        raise VectorsError(
-            f"label= (--label) {label!r} names a column of a {' '.join(WITH_COLUMNS)} file; "
-            f"{source} has no columns to name: leave it away"
-        )
+    named = (("label", [label] if label is not None else []), ("besides", besides))
+    for option, columns in named:
+        if columns and ending not in WITH_COLUMNS:
+            raise VectorsError(
+                f"{option}= (--{option}) {columns[0]!r} names a column of a "
+                f"{' '.join(WITH_COLUMNS)} file; {source} has no columns to name: leave it away"
+            )
     if path is None:
         return _open_name(str(source), tensor)
     if path.is_dir():
@@ -59,7 +66,7 @@ def open_vectors(
         raise VectorsError(_unknown_ending(path))
     if tensor is not None and ending in ONE_TABLE:
         raise VectorsError(f"{path} is one table; leave tensor= (--tensor) {tensor!r} away")
-    return READERS[ending](path, tensor, label)
+    return READERS[ending](path, tensor, label, besides)
 
 
 def list_vectors() -> list[str]:

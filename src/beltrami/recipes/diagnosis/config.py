@@ -74,6 +74,9 @@ class DiagnoseConfig:
     label: str = ""
     """Which column of a table has the labels."""
 
+    besides: tuple[str, ...] = ()
+    """Columns of numbers in a CSV or parquet file that are no dimensions of its vectors."""
+
     frequencies: Path | None = None
     """A CSV or TSV file of label and count; without it, and with `beltrami[words]`, the English
     words of wordfreq."""
@@ -115,9 +118,11 @@ class DiagnoseConfig:
         if self.prompts < 1:
             raise ValueError(f"--prompts must be at least 1, got {self.prompts}")
         if self.of == "states" and (
-            self.kind not in ("auto", "vectors") or self.tensor or self.label
+            self.kind not in ("auto", "vectors") or self.tensor or self.label or self.besides
         ):
-            raise ValueError("--of states is of a model: --kind, --tensor and --label do not apply")
+            raise ValueError(
+                "--of states is of a model: --kind, --tensor, --label and --besides do not apply"
+            )
         if self.texts and self.task:
             raise ValueError("--texts and --task both name prompts; give one")
         for option in FILES:

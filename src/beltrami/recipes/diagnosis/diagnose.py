@@ -130,7 +130,7 @@ def _check_applies(config: DiagnoseConfig, source: Source) -> None:
             if getattr(config, name) != getattr(usual, name):
                 raise ValueError(f"--{name} is for vectors, and {source.name} is {source.what}")
     if isinstance(source, GraphSource):
-        for name in ("tensor", "label"):
+        for name in ("tensor", "label", "besides"):
             if getattr(config, name):
                 raise ValueError(f"--{name} is for tables, and {source.name} is a graph")
     told = config.texts or config.task
@@ -245,7 +245,7 @@ class _Work:
         if self._output is None:
             config = self.config
             try:
-                named = config.tensor or config.label
+                named = config.tensor or config.label or config.besides
                 found = None if named else output_table(config.source)
                 self._output = found or as_rows(self.source.vectors)
             except VectorsError as error:

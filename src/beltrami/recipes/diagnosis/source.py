@@ -279,7 +279,10 @@ def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Sour
             source.facts["texts_that_were_cut_off"] = states.cut
             return source
         vectors = open_vectors(
-            config.source, tensor=config.tensor or None, label=config.label or None
+            config.source,
+            tensor=config.tensor or None,
+            label=config.label or None,
+            besides=config.besides,
         )
         if config.kind == "distances" or (config.kind == "auto" and looks_like_distances(vectors)):
             return DistanceSource(vectors)

@@ -54,6 +54,10 @@ class ExploreConfig:
     label: str = ""
     """Which column of a table has the labels."""
 
+    besides: tuple[str, ...] = ()
+    """Columns of numbers in a CSV or parquet file that are no dimensions of its vectors; the page
+    can be coloured by them."""
+
     trial: str = ""
     """Which trial of a run, by the name of its folder; without it the best in hyperbolic space."""
 

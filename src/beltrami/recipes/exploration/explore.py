@@ -82,6 +82,7 @@ def _as_diagnosis(config: ExploreConfig) -> DiagnoseConfig:
         metric=config.metric,
         tensor=config.tensor,
         label=config.label,
+        besides=config.besides,
     )
 
 
