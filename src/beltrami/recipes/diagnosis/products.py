@@ -7,10 +7,12 @@ from typing import Any
 from beltrami.analysis.mixed_curvature import ProductFit, name, suggest_product
 from beltrami.recipes.diagnosis.numbers import finite
 from beltrami.recipes.diagnosis.source import Drawn, Tick
+from beltrami.recipes.threads import one_thread
 
 FEWEST, SAMPLE, STEPS = 30, 80, 150
 
 
+@one_thread()  # matrices of eighty points
 def products(drawn: Drawn, seed: int, tick: Tick) -> dict[str, Any]:
     """Products by their distortion of held-out pairs, the best first."""
     if len(drawn.rows) < FEWEST:
