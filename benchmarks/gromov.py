@@ -202,6 +202,7 @@ def _explained_on_gpu(about: dict[str, Any]) -> list[str]:
         f"float32; memory beside the distances. *{EVERY}* leaves no pair out: the kernel "
         f"`row_gaps` alone; *{EVERY_PLAIN}* is the same in torch's operations. Goal: below "
         f"{GOAL_SECONDS} seconds at {MOST:,} points.",
+        *(["", about["note"]] if "note" in about else []),
     ]
 
 

@@ -185,7 +185,7 @@ def exponents(cells: Sequence[Cell], first: int = 0) -> dict[tuple[float, float]
 
 
 def judged(cells: Sequence[Cell]) -> list[list[str]]:
-    """A row a statement: mean deviation from what it predicts, by window, and a verdict.
+    """A row a statement: mean distance from what it predicts, by window, and a verdict.
 
     First that of the published exponents of the same cells, which are over all widths.
     """
@@ -221,7 +221,8 @@ def judged(cells: Sequence[Cell]) -> list[list[str]]:
 def _spread(apart: Sequence[float]) -> str:
     if not apart:
         return "–"
-    return f"{statistics.fmean(apart):+.2f} ({min(apart):+.2f} to {max(apart):+.2f})"
+    size = statistics.fmean(map(abs, apart))
+    return f"{size:.2f} ({min(apart):+.2f} to {max(apart):+.2f})"
 
 
 def page(document: dict[str, Any]) -> str:
@@ -242,10 +243,11 @@ def page(document: dict[str, Any]) -> str:
     if rows := judged(cells):
         lines += [
             "",
-            "What the paper says of exponents, and how far ours are from it on average over the "
-            "cells (smallest to largest), for three windows of widths; before them the published "
-            f"exponents, of m ≥ {widths[0]}. A statement holds where the mean distance of ours is "
-            f"{NEAR:g} or less.",
+            "What the paper says of exponents, and how far ours are from it: the mean distance, "
+            "whatever its sign, over the cells (and the lowest and highest difference), for three "
+            "windows of widths; before them that of the published exponents, of "
+            f"m ≥ {widths[0]}. A statement holds where the mean distance of ours is {NEAR:g} or "
+            "less.",
             "",
             "| statement | cells | published | "
             + " | ".join(f"m ≥ {m}" for m in widths[:3])

@@ -85,11 +85,10 @@ def test_noise_with_the_radii_of_data() -> None:
     mean = x.mean(0)
     radii = [(y - mean).norm(dim=1).sort().values for y in (x, noise)]
     torch.testing.assert_close(radii[1], radii[0])
-    # In the directions of noise with the data's covariance, none of the data's own.
-    ray, plain = (
-        (y - mean) / (y - mean).norm(dim=1, keepdim=True) for y in (noise, gaussian_like(x, seed=3))
-    )
-    torch.testing.assert_close(ray, plain)
+    # Its directions spread as the data's do, not as the longest row's.
+    rays = [(y - mean) / (y - mean).norm(dim=1, keepdim=True) for y in (x, noise)]
+    spread = [(y.mT @ y).diagonal() / len(y) for y in rays]
+    torch.testing.assert_close(spread[1], spread[0], rtol=0.3, atol=0.02)
     same = torch.ones(5, 3)
     torch.testing.assert_close(gaussian_at_radii(same), same.double())
 
@@ -98,12 +97,28 @@ def test_one_point_far_out_is_no_tree() -> None:
     """Beside plain noise it looks like one: all others are near each other on that scale."""
     g = torch.Generator().manual_seed(0)
     x = torch.randn(200, 32, generator=g, dtype=torch.float64)
-    x[0] *= 30
+    x[-1] *= 30  # the first is the base point
     data, plain, fair = (
         delta_hyperbolicity(y).relative for y in (x, gaussian_like(x), gaussian_at_radii(x))
     )
     assert data < 0.3 * plain
     assert data == pytest.approx(fair, rel=0.3)
+
+
+@pytest.mark.parametrize("kind", ["three rows far out", "ten rows far out", "heavy tails"])
+def test_noise_of_unequal_lengths_is_as_tree_like_as_its_noise(kind: str) -> None:
+    apart = []
+    for seed in range(8):
+        g = torch.Generator().manual_seed(seed)
+        x = torch.randn(150, 64, generator=g, dtype=torch.float64)
+        if kind == "heavy tails":
+            x *= torch.rand(150, 1, generator=g, dtype=torch.float64) ** -0.5
+        else:
+            x[-3 if kind == "three rows far out" else -10 :] *= 10  # the first is the base point
+        noise = delta_hyperbolicity(gaussian_at_radii(x, seed=seed)).relative
+        apart.append(delta_hyperbolicity(x).relative / noise - 1)
+    found = mean_interval(apart)
+    assert abs(found.mean) < 0.15
 
 
 def test_what_the_literature_says_of_spheres_and_random_graphs() -> None:

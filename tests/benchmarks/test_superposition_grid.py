@@ -28,7 +28,7 @@ def test_statements_that_hold_and_do_not() -> None:
     assert len(found) == 2
     one = found["strong superposition, data exponent up to 1: the exponent is 1"]
     assert one[1] == "2"
-    assert one[3] == "+0.01 (−0.03 to +0.05)".replace("−", "-")
+    assert one[3] == "0.04 (−0.03 to +0.05)".replace("−", "-")
     assert one[-1] == "holds"
     steep = found["strong superposition, data exponent above 1.5: the exponent is 2(a − 1)"]
     assert steep[-1] == "does not hold"

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beltrami.kernels.starting import _kind, parts, start
+from beltrami.kernels.starting import _compiled, _kind, parts, start
 
 
 class OnDevice:
@@ -31,6 +31,7 @@ class Kernel:
     """Notes where and how it is started: by itself, or compiled."""
 
     arg_names = ("x", "n", "by", "ROWS")
+    constexprs = (3,)
 
     def __init__(self, devices: list[int]) -> None:
         self.devices, self.starts = devices, []  # type: list[int], list[Any]
@@ -107,6 +108,33 @@ def test_other_kinds_are_other_kernels(other: tuple[Any, ...], devices: list[int
         start(kernel, (1,), *arguments, ROWS=rows)
     assert len(kernel.starts) == 2
     assert not any(one.starts for one in kernel.compiled)
+
+
+def test_numbers_by_name_are_handed_over_and_not_kept(devices: list[int]) -> None:
+    """As a step size that changes with every step."""
+    kernel, x = Kernel(devices), OnDevice(0)
+    before = len(_compiled)
+    for step in range(5):
+        start(kernel, (1,), x, 3, by=1 / (step + 2), ROWS=4)  # type: ignore[arg-type]
+    assert len(kernel.starts) == 1
+    assert len(_compiled) == before + 1
+    assert [arguments[2] for _, arguments in kernel.compiled[0].starts] == [
+        1 / 3,
+        1 / 4,
+        1 / 5,
+        1 / 6,
+    ]
+
+
+def test_the_interpreter_has_nothing_to_keep(devices: list[int]) -> None:
+    class Interpreted(Kernel):
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *arguments, **constants: self.starts.append(arguments)
+
+    kernel, x = Interpreted(devices), OnDevice(0)
+    for _ in range(3):
+        start(kernel, (1,), x, 3, 0.5, ROWS=4)  # type: ignore[arg-type]
+    assert len(kernel.starts) == 3
 
 
 def test_our_kinds_are_as_fine_as_tritons() -> None:

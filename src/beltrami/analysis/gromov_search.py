@@ -51,7 +51,8 @@ def largest_gap(
     a.fill_diagonal_(-torch.inf)
     search = _Search(a, above)
     search.try_promising_pairs()
-    # On a GPU all triples take less time than the second bound, which adds point by point.
+    # On a GPU the second bound, which adds point by point, takes longer than most searches by all
+    # triples.
     if not a.is_cuda and search.share_left() > MANY:
         search.bottleneck = _bottlenecks(a)
     for first in range(0, len(a), search.rows):

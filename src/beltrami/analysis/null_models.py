@@ -100,20 +100,30 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
 
 
 def gaussian_at_radii(points: Tensor, *, seed: int = 0) -> Tensor:
-    """`gaussian_like` with each point as far from the mean as one of the data, (n, d), float64.
+    """As many points, each as far from the mean as one of the data, (n, d), float64.
 
-    A few points far from all others make any data a star, whose δ is small beside its diameter. So
-    unequal lengths alone look tree-like beside noise that has none; beside this noise they do not.
+    Their directions are those of `gaussian_like` of the data's directions; which length goes with
+    which is left to chance. A few points far from all others make any data a star, whose δ is small
+    beside its diameter, so that unequal lengths alone look tree-like beside noise that has none.
+    Directions of noise with the covariance of the points would be those of the longest of them.
     """
-    noise = gaussian_like(points, seed=seed)
     x = points.detach().double()
     mean = x.mean(0)
-    wanted = torch.linalg.vector_norm(x - mean, dim=1, keepdim=True)
-    rays = noise.sub_(mean)  # in place: samples of large models are large
-    length = torch.linalg.vector_norm(rays, dim=1, keepdim=True)
+    rays = x - mean
+    wanted = _to_unit(rays)
+    rays = gaussian_like(rays, seed=seed)
+    _to_unit(rays)
     g = torch.Generator().manual_seed(seed + 1)
     order = torch.randperm(len(x), generator=g).to(x.device)
-    return rays.mul_(wanted[order] / torch.where(length > 0, length, 1.0)).add_(mean)
+    found: Tensor = rays.mul_(wanted[order]).add_(mean)
+    return found
+
+
+def _to_unit(rows: Tensor) -> Tensor:
+    """Divides rows by their lengths, in place, and returns those, (n, 1); zeros stay."""
+    length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    rows.div_(torch.where(length > 0, length, 1.0))
+    return length
 
 
 def _centred_basis(n: int, k: int, generator: torch.Generator, like: Tensor) -> Tensor:

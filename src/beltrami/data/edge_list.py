@@ -43,9 +43,10 @@ COLUMN_NAMES = (
     ("name", "parent"),
     ("hyponym", "hypernym"),
     ("target", "source"),
+    ("to", "from"),
     ("id1", "id2"),
 )
-GRAPH_NAMES = ("target", "source")  # of them, those that any graph's edges may have
+GRAPH_NAMES = (("target", "source"), ("to", "from"))  # of them, what any graph's edges may have
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
 
@@ -191,7 +192,7 @@ def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
                     f"{source}, line {number}: the parents may be those of {child!r} or of "
                     f"{others[0]!r}; call the right one 'child'"
                 )
-            of_graph = (child, parent) == GRAPH_NAMES
+            of_graph = (child, parent) in GRAPH_NAMES
             places = names.index(child), names.index(parent)
             return _Layout(len(fields), *places, of_graph, number)
     if len(fields) > len(COLUMN_NAMES[0]):

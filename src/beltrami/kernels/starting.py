@@ -14,7 +14,8 @@ from torch import Tensor
 
 _ALIGNED = 16  # bytes of an address, and what numbers are divided by: Triton's own distinction
 _INT32 = 1 << 31
-_compiled: dict[tuple[Any, ...], tuple[Any, Any, tuple[Any, ...]]] = {}
+_compiled: dict[tuple[Any, ...], tuple[Any, tuple[str, ...]]] = {}
+_by_kernel: dict[int, tuple[Any, frozenset[str]]] = {}
 
 
 def start(
@@ -36,24 +37,34 @@ def start(
 def _start(
     kernel: Any, grid: tuple[int, ...], where: Tensor, *arguments: Any, **constants: Any
 ) -> None:
+    varying = _varying(kernel)
     key = (
         id(kernel),  # its hash is one of its source, and takes long
         where.device.index,
-        *constants.items(),
+        *[(name, _kind(v) if name in varying else v) for name, v in constants.items()],
         _kind(where),
         *[_kind(argument) for argument in arguments],
     )
     found = _compiled.get(key)
     if found is None:
         compiled = kernel[grid](where, *arguments, **constants)
-        # Options such as num_warps are no arguments of the kernel.
-        given = 1 + len(arguments)
-        rest = tuple(constants[name] for name in kernel.arg_names[given:])
-        _compiled[key] = kernel, compiled, rest  # the kernel, lest another gets its id
+        if compiled is not None and torch.version.hip is None:  # AMD's have other kinds
+            # Options such as num_warps are no arguments of the kernel.
+            _compiled[key] = compiled, tuple(kernel.arg_names[1 + len(arguments) :])
         return
-    _, compiled, rest = found
+    compiled, rest = found
     whole = (*grid, 1, 1)[:3]
-    compiled[whole](where, *arguments, *rest)
+    compiled[whole](where, *arguments, *[constants[name] for name in rest])
+
+
+def _varying(kernel: Any) -> frozenset[str]:
+    """Arguments that a kernel is not compiled for the values of, even if they are given by name."""
+    known = _by_kernel.get(id(kernel))
+    if known is None:
+        fixed = {kernel.arg_names[place] for place in getattr(kernel, "constexprs", ())}
+        found = frozenset(name for name in getattr(kernel, "arg_names", ()) if name not in fixed)
+        known = _by_kernel[id(kernel)] = kernel, found  # the kernel, lest another gets its id
+    return known[1]
 
 
 def _kind(argument: Any) -> Any:

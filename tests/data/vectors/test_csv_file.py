@@ -81,6 +81,7 @@ def test_a_column_without_a_name_numbers_the_rows(tmp_path: Path) -> None:
     assert whole(vectors).tolist() == [[6], [9]]
     assert vectors.labels == ["dog", "oak"]
     assert opened(tmp_path, "x,,y\n0,5,6\n1,8,9\n").width == 3  # only before all others
+    assert opened(tmp_path, ",x,y\n0.5,5,6\n1.5,8,9\n").width == 3  # and fractions number nothing
 
 
 def test_numbers_that_are_no_dimensions(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_unequal_lengths_are_no_tree(tmp_path: Path, kind: str) -> None:
     assert found["verdict"]["level"] in ("none", "little")
 
 
+def test_prompts_by_another_method_do_not_stay(tmp_path: Path) -> None:
+    settings = config(tmp_path, noise(), only=("tree-likeness",))
+    path = diagnose(settings).path
+    before = json.loads(path.read_text(encoding="utf-8"))
+    before["parts"]["prompts"] = {"values": []}  # as an older version wrote it
+    before["keys"]["prompts"], before["method"] = "k", before["method"] - 1
+    path.write_text(json.dumps(before), encoding="utf-8")
+    assert list(diagnose(settings).document["parts"]) == ["tree-likeness"]
+
+
 def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     x = noise()
     x[3, 2] = np.nan

@@ -108,6 +108,13 @@ def test_infinite_distances_are_called_that(tmp_path: Path) -> None:
         open_source(table(tmp_path, d))
 
 
+def test_half_of_random_numbers_are_no_triangles() -> None:
+    g = torch.Generator().manual_seed(0)
+    d = torch.rand(200, 200, generator=g, dtype=torch.float64)
+    d = torch.triu(d, 1) + torch.triu(d, 1).mT
+    assert broken_triangles(d) == pytest.approx(0.5, abs=0.02)
+
+
 def test_one_impossible_distance_is_found() -> None:
     d = tree_distances(200)
     assert shortcuts(d) == 0

@@ -102,6 +102,8 @@ def test_cones_too(tmp_path: Path) -> None:
         ({"method": "hmds"}, "--method hmds is not for runs"),
         ({"method": "as-is", "trial": "lorentz-3_dimensions-learning_rate=0.5-seed0"}, "has 3"),
         ({"points": 5}, "give --points 7"),
+        ({"besides": ("x",)}, "--besides does not apply: .* is the folder of a run"),
+        ({"metric": "angle"}, "--metric does not apply"),
     ],
 )
 def test_what_cannot_be_shown(trained: Path, options: dict[str, object], match: str) -> None:
@@ -130,6 +132,12 @@ def test_other_data_and_other_runs(trained: Path, tmp_path: Path) -> None:
     refused("are needed, too", settings={**settings, "data": str(tmp_path / "gone.csv")})
     (copied / "trials/lorentz-x/model.safetensors").write_bytes(b"nothing")
     refused("holds no points; run it again")
+
+
+@pytest.mark.parametrize("option", [{"label": "x"}, {"tensor": "x"}, {"metric": "angle"}])
+def test_options_of_tables_are_not_for_graphs(option: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="does not apply: wordnet-mammals is a graph"):
+        explore(ExploreConfig(**option))  # type: ignore[arg-type]
 
 
 def test_options_of_runs_are_for_runs() -> None:

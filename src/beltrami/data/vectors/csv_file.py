@@ -59,7 +59,8 @@ class _Survey:
     rows: int = 0
     header: bool = False
     names: list[str] = field(default_factory=list)
-    first_numbers_rows: bool = False  # a column without a name before others, as pandas writes it
+    first_is_whole: bool = True  # the first column, in all rows
+    first_numbers_rows: bool = False  # and it has no name before others, as pandas writes it
 
     def is_numeric(self, column: int) -> bool:
         """Whether at least half of a column's values, without the missing ones, are numbers."""
@@ -135,7 +136,8 @@ def _survey(path: Path) -> _Survey:
     survey.header = _is_header(survey)
     if survey.header:
         blank, *named = (name.strip() for name in first[1])
-        survey.first_numbers_rows = not blank and bool(named) and all(named)
+        unnamed = not blank and bool(named) and all(named)
+        survey.first_numbers_rows = unnamed and survey.first_is_whole
         survey.names = [
             name.strip() or f"column {place}" for place, name in enumerate(first[1], start=1)
         ]
@@ -149,6 +151,7 @@ def _survey(path: Path) -> _Survey:
 
 def _count(survey: _Survey, line: int, fields: Sequence[str]) -> None:
     survey.rows += 1
+    survey.first_is_whole &= fields[0].strip().isdecimal()
     for count, value in zip(survey.counts, fields, strict=True):
         count.add(line, value)
 

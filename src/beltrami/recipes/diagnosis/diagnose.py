@@ -2,6 +2,7 @@
 
 diagnosis.json, an object with
     schema     "beltrami.diagnosis/1"
+    method     of the parts, a number: those by another are computed again
     beltrami   the version that ran
     command    the command line that repeats it
     settings   the options, by name
@@ -55,7 +56,7 @@ from beltrami.report.page import render
 
 SCHEMA = "beltrami.diagnosis/1"
 DOCUMENT, REPORT = "diagnosis.json", "report.html"
-METHOD = 2  # of the parts: another number where they change what they compute
+METHOD = 3  # of the parts: another number where they change what they compute
 _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a part depends on
     "tree-likeness": ("sample", "repeats", "seed", "metric"),
     "curvature": ("sample", "repeats", "seed", "metric"),
@@ -136,6 +137,8 @@ def _check_applies(config: DiagnoseConfig, source: Source) -> None:
     told = config.texts or config.task
     if config.layer != usual.layer and not told:
         raise ValueError("--layer is of the hidden states of prompts: give --texts or --task")
+    if config.prompts != usual.prompts and not told:
+        raise ValueError("--prompts is a number of prompts: give --texts or --task")
     if config.frequencies is not None and "words" not in config.only:
         raise ValueError("--frequencies is for the part words, which --only leaves out")
     if told and config.of == "embeddings" and "prompts" not in config.only:
@@ -184,7 +187,8 @@ class _Work:
         Prompts are kept if this time there are none. A part that lacked something is tried again.
         """
         kept = dict(before.get("keys", {}))
-        if before and before["source"]["kind"] != self.source.what:
+        other = before and before["source"]["kind"] != self.source.what
+        if other or before.get("method") != METHOD:
             kept = {}
         found = {
             name: before["parts"][name]
@@ -319,6 +323,7 @@ class _Work:
         verdict = judge(tree, parts.get("curvature"), broken).as_dict() if tree else None
         return {
             "schema": SCHEMA,
+            "method": METHOD,
             "beltrami": beltrami.__version__,
             "command": self.config.command(),
             "settings": self.config.settings(),

@@ -236,6 +236,11 @@ def notes(models: Sequence[dict[str, Any]]) -> list[str]:
             "models read texts of different lengths at most, so that their losses are not of the "
             "same tokens; --longest can make them alike"
         )
+    if any(len(m["losses"]) > 1 for m in models):
+        said.append(
+            "a model that is better than the law on one of the texts is so on the others, too: "
+            "several texts make the errors of the fit smaller than they are"
+        )
     predicted: dict[str, dict[str, set[int]]] = {}
     for m in models:
         for dataset, loss in m["losses"].items():
