@@ -114,7 +114,9 @@ class VectorSource(Source):
     def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
         super().__init__(vectors.name, vectors.digest())
         self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
-        self.noise_at_radii = "Gaussian noise of the same spread, as far from its mean as the data"
+        self.noise_at_radii = (
+            "noise with the spread of their directions, as far from its mean as they"
+        )
         self.vectors, self.metric = vectors, metric
         norms = torch.empty(vectors.rows, dtype=torch.float64)
         for first, block in vectors.blocks():
@@ -179,7 +181,7 @@ class DistanceSource(Source):
         self.what = "distances"
         self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
         self.noise_at_radii = (
-            "Gaussian noise of the same spread, as far from its mean as these points"
+            "noise with the spread of their directions, as far from its mean as they"
         )
         if vectors.rows != vectors.width:
             raise ValueError(

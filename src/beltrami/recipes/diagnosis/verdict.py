@@ -13,10 +13,10 @@ WORTH = 0.1  # share of flat space's distortion that hyperbolic space saves
 BROKEN = 0.01  # share of triangles that are none, above which distances are none
 RULE = (
     "The rule: δ, Gromov's measure relative to the diameter, is compared with that of noise of the "
-    "same size and spread and, but for graphs, of noise that is also as far from its mean as the "
-    "data: with the one that has less, for a few points far out look like a star. If the 95 % "
-    "interval "
-    "of the difference includes 0, or the data have more, they are no more tree-like than noise. "
+    "same size and spread and, but for graphs, of noise with the spread of the data's directions "
+    "that is as far from its mean: with the one that has less, for a few points far out look like "
+    "a star. If the 95 % interval of the difference includes 0, or the data have more, they are no "
+    "more tree-like than noise. "
     "Else 1 − δ/δ of noise says how far they are on the way from noise (0) to a tree (1): below "
     f"{LITTLE} a little, from {STRONG} strongly. And "
     f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
