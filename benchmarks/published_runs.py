@@ -26,6 +26,7 @@ FOLDER = machine.ROOT / "benchmarks/results/runs"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
 PART = "published runs"
 MOST_NAMED = 4  # models in the name of a run
+MOST_COMPARED = 2  # metrics whose differences to the twin are shown
 
 
 @dataclass(frozen=True)
@@ -138,19 +139,25 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     yield ""
     lines = document["summary"]
     metrics = [m for m in document["metrics"] if any(m["key"] in line["metrics"] for line in lines)]
-    first = metrics[0]
-    titles = [first["title"], f"{first['title']} − twin's", *(m["title"] for m in metrics[1:])]
+    judged = [m for m in metrics if m["better"]][:MOST_COMPARED] or metrics[:1]
+    titles: list[str] = []
+    for m in metrics:
+        titles += [m["title"], *([f"{m['title']} − twin's"] if m in judged else [])]
     yield "| " + " | ".join(["who", *titles, "seconds of training"]) + " |"
-    yield "|---" * (len(metrics) + 3) + "|"
+    yield "|---" * (len(titles) + 2) + "|"
     for line in lines:
-        cells = [_value(line["metrics"].get(m["key"]), m["digits"]) for m in metrics]
-        cells.insert(1, _difference(line["metrics"].get(first["key"]), first["digits"]))
+        cells = []
+        for m in metrics:
+            found = line["metrics"].get(m["key"])
+            cells.append(_value(found, m["digits"]))
+            cells += [_difference(found, m["digits"])] if m in judged else []
         yield "| " + " | ".join([_who(line), *cells, _seconds(document, line)]) + " |"
     for known in PUBLISHED:
         if (known.recipe, known.data) == (document["recipe"], data["name"]):
-            values = [known.values.get(m["key"]) for m in metrics]
-            cells = ["" if value is None else f"{value:g}" for value in values]
-            cells.insert(1, "")
+            cells = []
+            for m in metrics:
+                value = known.values.get(m["key"])
+                cells += ["" if value is None else f"{value:g}", *([""] if m in judged else [])]
             yield "| " + " | ".join([f"published: {known.who}", *cells, ""]) + " |"
     yield ""
 

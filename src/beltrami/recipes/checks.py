@@ -54,6 +54,14 @@ def check_no_repeats(config: object, *names: str) -> None:
             raise ValueError(f"{option(name)} names one twice: {' '.join(map(str, values))}")
 
 
+def refuse_given(config: Any, names: Sequence[str], why: str) -> None:
+    """Refuse options that would be ignored: those that are not what they are by default."""
+    usual = type(config)()
+    for name in names:
+        if getattr(config, name) != getattr(usual, name):
+            raise ValueError(f"{option(name)} does not apply: {why}")
+
+
 def option(name: str) -> str:
     """A field's name on the command line."""
     return "--" + name.replace("_", "-")

@@ -110,9 +110,9 @@ def test_matrices_that_are_no_distances_get_no_verdict(tmp_path: Path) -> None:
     ("options", "match"),
     [
         ({"only": ("words", "vectors")}, "none of these can be computed of x.npy"),
-        ({"metric": "angle"}, "--metric is for vectors, and x.npy is distances"),
-        ({"frequencies": Path("f.csv")}, "--frequencies is for vectors"),
-        ({"layer": 3}, "--layer is of the hidden states of prompts"),
+        ({"metric": "angle"}, "--metric does not apply: x.npy is no table of vectors"),
+        ({"frequencies": Path("f.csv")}, "--frequencies does not apply: x.npy is no table"),
+        ({"layer": 3}, "--layer does not apply: there are no prompts"),
     ],
 )
 def test_options_that_do_not_apply(
@@ -133,7 +133,7 @@ def test_options_of_parts_that_are_left_out(
     with pytest.raises(ValueError, match="--frequencies is for the part words"):
         diagnose(config(tmp_path, noise(), **some))
     Path("edges.tsv").write_text("a\tb\nc\tb\nd\tb\ne\td\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="--label is for tables, and edges is a graph"):
+    with pytest.raises(ValueError, match="--label does not apply: edges is a graph"):
         diagnose(DiagnoseConfig("edges.tsv", label="x", out=tmp_path / "graph"))
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,16 +95,15 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
     layout = arrange(survey.names, numeric, chosen, str(path), index=index, besides=beside)
     matrix = np.empty((survey.rows, len(layout.vectors)), dtype=np.float32)
     labels: list[str] = []
-    extras: dict[str, list[str] | list[float]]
-    extras = {survey.names[column]: [] for column in layout.extras}
+    extras: dict[str, list[Any]] = {survey.names[column]: [] for column in layout.extras}
     for row, (line, fields) in enumerate(islice(_records(path), int(survey.header), None)):
         _fill(matrix[row], [fields[column] for column in layout.vectors], f"{path}, line {line}")
         if layout.label is not None:
             labels.append(fields[layout.label])
         for column in layout.extras:
             told = fields[column]
-            value = _number_or_none(told) if numeric[column] else told
-            extras[survey.names[column]].append(value)  # type: ignore[arg-type]
+            value = _number_or_nan(told) if numeric[column] else told
+            extras[survey.names[column]].append(value)
     return ArrayVectors(
         matrix,
         path,
@@ -113,7 +113,7 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
     )
 
 
-def _number_or_none(text: str) -> float:
+def _number_or_nan(text: str) -> float:
     """A number; NaN for what is none."""
     return float(text) if is_number(text) else math.nan
 

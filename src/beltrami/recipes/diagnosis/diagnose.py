@@ -32,6 +32,7 @@ import beltrami
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.vectors import Unembedding, VectorsError
 from beltrami.data.vectors.unembedding import as_rows, output_table
+from beltrami.recipes.checks import refuse_given
 from beltrami.recipes.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
 from beltrami.recipes.diagnosis.curvature import curvature
 from beltrami.recipes.diagnosis.pictures import pictures
@@ -125,20 +126,14 @@ def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosi
 
 def _check_applies(config: DiagnoseConfig, source: Source) -> None:
     """Refuse options that this source, or the parts that are asked for, would ignore."""
-    usual = DiagnoseConfig()
     if not isinstance(source, VectorSource):
-        for name in ("metric", "frequencies"):
-            if getattr(config, name) != getattr(usual, name):
-                raise ValueError(f"--{name} is for vectors, and {source.name} is {source.what}")
+        what = f"{source.name} is no table of vectors"
+        refuse_given(config, ("metric", "frequencies"), what)
     if isinstance(source, GraphSource):
-        for name in ("tensor", "label", "besides"):
-            if getattr(config, name):
-                raise ValueError(f"--{name} is for tables, and {source.name} is a graph")
+        refuse_given(config, ("tensor", "label", "besides"), f"{source.name} is a graph")
     told = config.texts or config.task
-    if config.layer != usual.layer and not told:
-        raise ValueError("--layer is of the hidden states of prompts: give --texts or --task")
-    if config.prompts != usual.prompts and not told:
-        raise ValueError("--prompts is a number of prompts: give --texts or --task")
+    if not told:
+        refuse_given(config, ("layer", "prompts"), "there are no prompts; give --texts or --task")
     if config.frequencies is not None and "words" not in config.only:
         raise ValueError("--frequencies is for the part words, which --only leaves out")
     if told and config.of == "embeddings" and "prompts" not in config.only:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from beltrami import __version__
 from beltrami.data.atomic import write_atomically
+from beltrami.recipes.checks import refuse_given
 from beltrami.recipes.diagnosis.config import DiagnoseConfig
 from beltrami.recipes.diagnosis.source import GraphSource, Source, Tick, open_source
 from beltrami.recipes.exploration.config import ExploreConfig
@@ -23,7 +24,8 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
     """
     config.check()
     if is_run(config.source):
-        _refuse(config, ("kind", "metric", "tensor", "label", "besides"), "the folder of a run")
+        why = f"{config.source} is the folder of a run"
+        refuse_given(config, ("kind", "metric", "tensor", "label", "besides"), why)
         return _of_run(config, tick)
     if config.trial:
         raise ValueError(f"--trial is for runs, and {config.source} is no folder of a run")
@@ -31,7 +33,8 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         raise ValueError("--method horopca is for points of a run")
     source = open_source(_as_diagnosis(config), tick)
     if isinstance(source, GraphSource):
-        _refuse(config, ("metric", "tensor", "label", "besides"), "a graph")
+        why = f"{config.source} is a graph"
+        refuse_given(config, ("metric", "tensor", "label", "besides"), why)
         if config.method not in ("auto", "sectors"):
             raise ValueError(f"--method {config.method} is for vectors; a graph takes sectors")
         if source.count > config.points:
@@ -50,14 +53,6 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         f"disk, {told}."
     )
     return _write(config, cloud, source.name, lead, _facts(source, count))
-
-
-def _refuse(config: ExploreConfig, options: tuple[str, ...], what: str) -> None:
-    """Options that would be ignored."""
-    usual = ExploreConfig()
-    for option in options:
-        if getattr(config, option) != getattr(usual, option):
-            raise ValueError(f"--{option} does not apply: {config.source} is {what}")
 
 
 def _of_run(config: ExploreConfig, tick: Tick) -> Path:
