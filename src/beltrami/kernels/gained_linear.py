@@ -59,7 +59,7 @@ def gained_linear(
             f"{tuple(u.shape)}, {tuple(weight.shape)} and {tuple(n2.shape)}"
         )
     weight = cast(weight, u.dtype)
-    kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
+    kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2, traced=True)
     n2 = cast(n2, wide_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, scaling, longest, add_to)
@@ -149,18 +149,18 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     dy_rows = as_matrix(dy)
     dz = torch.mm(dy_rows, weight).view(u.shape)
     du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
-    dw = _weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
+    dw = weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
     dc = None
     if c_tensor is not None and ctx.needs_input_grad[3]:
         dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
     return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
 
 
-def _weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:
+def weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:
     """`dyᵀ·z + 2·W·(Uᵀ diag(w) U)`."""
     straight = torch.mm(dy.mT, as_matrix(z))
     bend = torch.mm(as_matrix(wu).mT, cast(as_matrix(u), wu.dtype))
-    bent = torch.addmm(cast(straight, wu.dtype), cast(weight, wu.dtype), bend, alpha=2)
+    bent = cast(straight, wu.dtype).addmm_(cast(weight, wu.dtype), bend, alpha=2)
     return cast(bent, weight.dtype)
 
 

@@ -67,7 +67,7 @@ def rows(
             u,
             gram.contiguous(),
             n2,
-            _readable(c, u),
+            readable(c, u),
             z,
             m2,
             n,
@@ -107,7 +107,7 @@ def rows_backward(
             gram.contiguous(),
             n2,
             m2.contiguous(),
-            _readable(c, u),
+            readable(c, u),
             du,
             dn2,
             z,
@@ -125,7 +125,7 @@ def rows_backward(
     return du, dn2, z, wu, by_c
 
 
-def _readable(c: Tensor | float, u: Tensor) -> Tensor | float:
+def readable(c: Tensor | float, u: Tensor) -> Tensor | float:
     """A tensor where the kernel can read it, so that nobody waits to learn it."""
     if isinstance(c, Tensor):
         return c.detach().to(u.device, torch.float32, non_blocking=True).reshape(1)
@@ -211,11 +211,75 @@ def _gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, 
 
 
 @triton.jit
-def _rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
+def rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
     """Not beyond float16's largest number, as in the plain one."""
     if dtype == tl.float16:
         z = tl.where(z > 65504.0, 65504.0, tl.where(z < -65504.0, -65504.0, z))
     return z.to(dtype)
+
+
+@triton.jit
+def numbers(
+    c_or_ptr: tl.tensor, scaling: tl.tensor, reach: tl.tensor, C_STORED: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """c, s and the longest square in float32: compiled code starts kernels with float64."""
+    c = tl.load(c_or_ptr) if C_STORED else tl.full((1,), c_or_ptr, tl.float32)
+    return c, tl.full((1,), scaling, tl.float32), tl.full((1,), reach, tl.float32)
+
+
+@triton.jit
+def gained(
+    u: tl.tensor,
+    gram: tl.tensor,
+    n2: tl.tensor,
+    c: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    LIMITED: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """s·g and m² of each row."""
+    m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
+    m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
+    return scaling * limited_gain(n2, m2, c, reach, LIMITED), m2
+
+
+@triton.jit
+def limited_gain(
+    n2: tl.tensor, m2: tl.tensor, c: tl.tensor, reach: tl.tensor, LIMITED: tl.constexpr
+) -> tl.tensor:
+    """The gain of each row."""
+    p = c * n2
+    if LIMITED:
+        p = tl.where(p > reach, reach, p)
+    g, _, _ = _gain_and_slopes(p, c * m2)
+    return g
+
+
+@triton.jit
+def gained_backward(
+    dz: tl.tensor,
+    u: tl.tensor,
+    gram: tl.tensor,
+    n2: tl.tensor,
+    m2: tl.tensor,
+    c: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    LIMITED: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """du, dn², s·g, w and its share of dc, of each row."""
+    p = c * n2
+    beyond = p > reach
+    if LIMITED:
+        p = tl.where(beyond, reach, p)
+    g, by_p, by_q = _gain_and_slopes(p, c * m2)
+    if LIMITED:
+        by_p = tl.where(beyond, 0.0, by_p)
+    dg = scaling * tl.sum(dz * u, axis=1)
+    dp, dq = dg * by_p, dg * by_q
+    scale, w = scaling * g, c * dq
+    du = scale[:, None] * dz + (2.0 * w)[:, None] * tl.dot(u, gram, input_precision="ieee")
+    return du, c * dp, scale, w, dp * n2 + dq * m2
 
 
 @triton.jit
@@ -243,15 +307,10 @@ def _rows(
     u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
-    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
-    m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
-    p = c * n2
-    if LIMITED:
-        p = tl.where(p > reach, reach, p)
-    g, _, _ = _gain_and_slopes(p, c * m2)
-    z = (scaling * g)[:, None] * u
-    tl.store(z_ptr + at, _rounded(z, z_ptr.dtype.element_ty), mask=inside)
+    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
+    z = scale[:, None] * u
+    tl.store(z_ptr + at, rounded(z, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real)
 
 
@@ -287,21 +346,11 @@ def _rows_backward(
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
-    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    p = c * n2
-    beyond = p > reach
-    if LIMITED:
-        p = tl.where(beyond, reach, p)
-    g, by_p, by_q = _gain_and_slopes(p, c * m2)
-    if LIMITED:
-        by_p = tl.where(beyond, 0.0, by_p)
-    dg = scaling * tl.sum(dz * u, axis=1)
-    dp, dq = dg * by_p, dg * by_q
-    scale, w = scaling * g, c * dq
-    du = scale[:, None] * dz + (2.0 * w)[:, None] * tl.dot(u, gram, input_precision="ieee")
+    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
-    tl.store(dn2_ptr + row, c * dp, mask=real)
-    tl.store(z_ptr + at, _rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
+    tl.store(dn2_ptr + row, dn2, mask=real)
+    tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(wu_ptr + at, (w[:, None] * u).to(wu_ptr.dtype.element_ty), mask=inside)
     if C_STORED:
-        tl.store(by_c_ptr + row, dp * n2 + dq * m2, mask=real)
+        tl.store(by_c_ptr + row, by_c, mask=real)

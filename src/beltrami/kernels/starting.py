@@ -25,7 +25,7 @@ def start(
 
     Triton starts kernels on the current device, whichever their tensors are on.
     """
-    if not where.is_cuda:
+    if torch.compiler.is_compiling() or not where.is_cuda:
         kernel[grid](where, *arguments, **constants)
     elif where.device.index == torch.cuda.current_device():
         _start(kernel, grid, where, *arguments, **constants)

@@ -13,6 +13,8 @@ from peft.utils import quantization_extra_repr, resolve_quantization_backend
 from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
+from beltrami.kernels.adapted_linear import adapted_linear
+from beltrami.kernels.triton_module import triton_module
 from beltrami.peft.calibration import Calibration, LinearFit
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.gains import AdapterMap, Curvatures
@@ -30,6 +32,7 @@ from beltrami.peft.residual_norm import ResidualNorm
 
 MergeMode = Literal["error", "tangent", "calibrated"]
 MERGE_MODES = ("error", "tangent", "calibrated")
+KERNELS = ("adapted_linear_triton", "gained_linear_triton", "norm_linear_triton")
 RANDOM_START = 0.02  # standard deviation of B where init_weights is False
 
 
@@ -68,6 +71,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         "hyplora_dropout",
         "hyplora_scaling",
         "hyplora_unscaled",
+        "hyplora_alone",
         "hyplora_fixed_curvature",
         "hyplora_shared_curvature",
         "hyplora_residual_norm",
@@ -78,6 +82,8 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         self, base_layer: nn.Module, adapter_name: str, config: HypLoraConfig, **settings: Any
     ) -> None:
         nn.Module.__init__(self)
+        for name in KERNELS if torch.cuda.is_available() else ():
+            triton_module(name)  # torch.compile can look them up, but not import them
         self.base_layer: Any = base_layer
         self.quantization_backend = resolve_quantization_backend(
             self.get_base_layer(),
@@ -92,6 +98,7 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         self.hyplora_dropout = nn.ModuleDict()
         self.hyplora_scaling: dict[str, float] = {}
         self.hyplora_unscaled: dict[str, float] = {}
+        self.hyplora_alone: dict[str, bool] = {}  # whether it is a gain and nothing else
         self.hyplora_fixed_curvature: dict[str, tuple[float, ...]] = {}
         # In tuples, so that another layer's module is not registered here, too.
         self.hyplora_shared_curvature: dict[str, tuple[LearnedCurvature]] = {}
@@ -162,6 +169,12 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             self.hyplora_unit[adapter_name] = ResidualUnit()
         if config.use_dora:
             self.hyplora_magnitude[adapter_name] = Magnitude(self.out_features)
+        self.hyplora_alone[adapter_name] = (
+            (config.variant, config.reference) == ("rotation", "paper")
+            and adapter_name not in self.hyplora_router
+            and residual is None
+            and not config.use_dora
+        )
         self._reset(adapter_name, random=not config.init_weights)
         self._move_adapter_to_device_of_base_layer(adapter_name)
         if config.use_dora:
@@ -231,8 +244,11 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 self.unmerge()
             plain: Tensor = self.base_layer(x, *args, **kwargs)
             return plain
+        active: list[str] = self.active_adapters
+        if names is None and not args and not kwargs and self._is_in_one(active, x):
+            return self._in_one(active[0], x)
         seen: list[tuple[str, Any]] = []
-        for adapter in self.active_adapters if names is None else ():
+        for adapter in active if names is None else ():
             if adapter in self.hyplora_A:
                 x, part = self._see(adapter, x)
                 seen.append((adapter, part))
@@ -245,6 +261,13 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         for adapter, part in seen:
             result = self._adapted(adapter, part, result, base)
         return result
+
+    def _is_in_one(self, active: Sequence[str], x: Tensor) -> bool:
+        """Whether nothing needs to see the parts of what this layer does to x."""
+        return False
+
+    def _in_one(self, adapter: str, x: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def _mixed(self, x: Tensor, base: Tensor, names: Sequence[str]) -> Tensor:
         """A batch whose rows have adapters of their own; "__base__" is none."""
@@ -549,6 +572,34 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
 class HypLoraLinear(HypLoraLayer):
     """An adapted linear layer, quantised or not, or GPT-2's Conv1D."""
 
+    def _is_in_one(self, active: Sequence[str], x: Tensor) -> bool:
+        if len(active) != 1 or self.observing:
+            return False
+        (adapter,) = active
+        if not self.hyplora_alone.get(adapter):
+            return False
+        base, down = self.base_layer, self.hyplora_A[adapter]
+        return (
+            type(base) is nn.Linear
+            and x.dtype == base.weight.dtype == down.weight.dtype
+            and (not self.training or isinstance(self.hyplora_dropout[adapter], nn.Identity))
+            and not torch.is_autocast_enabled(x.device.type)
+            and all(_is_bare(m) for m in (base, down, self.hyplora_B[adapter]))
+        )
+
+    def _in_one(self, adapter: str, x: Tensor) -> Tensor:
+        base, up = self.base_layer, self.hyplora_B[adapter]
+        return adapted_linear(
+            x,
+            base.weight,
+            base.bias,
+            self.hyplora_A[adapter].weight,
+            up.weight,
+            self.curvatures(adapter)[0] / up.adapter_map.unit**2,
+            scaling=self.hyplora_scaling[adapter],
+            longest=up.adapter_map.longest,
+        )
+
     def _rows_of(self, weight: Tensor) -> Tensor:
         return weight.mT if self.fan_in_fan_out else weight
 
@@ -654,6 +705,22 @@ class HypLoraLorentzLinear(HypLoraLayer):
             "adapters of layers between Lorentz points cannot be merged: their update is a "
             "translation of the output, not a weight"
         )
+
+
+def _is_bare(module: Any) -> bool:
+    """Whether a module does nothing but what its class says, with parameters that are all there.
+
+    Engines that shard, move or watch parameters hook into modules, replace their forward, or put
+    tensors of other types into them.
+    """
+    return not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or getattr(module.forward, "__func__", None) is not type(module).forward
+        or type(module.weight) is not nn.Parameter
+    )
 
 
 def _wide_weight(up: UpProjection) -> Tensor:

@@ -1,0 +1,143 @@
+r"""A linear layer and the map with a gain beside it, in one operation:
+
+    y = x·Wᵀ + bias + s·g·(x·Aᵀ)·Bᵀ,    g = lorentz_gain(c·|x|², c·|B·A·x|²).
+
+It is `norm_linear`, the layer and `gained_linear`. On a GPU their time is that of starting what they
+consist of: as one operation they are one node of autograd, need fewer kernels, and nothing as wide
+as y is copied. Kept for the backward pass are x, u = A·x, two numbers a token, and weights.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from beltrami.kernels.fusing import fused_module
+from beltrami.kernels.gained_linear import gained_linear, weight_gradient
+from beltrami.kernels.norm_linear import norm_linear_beside
+from beltrami.kernels.shapes import as_matrix
+
+
+def adapted_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | float,
+    *,
+    scaling: float = 1.0,
+    longest: float | None = None,
+    fused: bool | None = None,
+) -> Tensor:
+    """`x·Wᵀ + bias + scaling·g·(x·Aᵀ)·Bᵀ`.
+
+    Args:
+        x: (..., d). weight: (out, d). bias: (out,) or None.
+        down: A, (r, d). up: B, (out, r).
+        c, scaling, longest: of the gain, as in `gained_linear`.
+        fused: as in `norm_linear`.
+
+    Returns: (..., out).
+    """
+    kernel = fused_module("adapted_linear_triton", fused, x, x, weight, down, up, traced=True)
+    if kernel is None:
+        x, u, n2 = norm_linear_beside(x, down, fused=fused)
+        base = F.linear(x, weight, bias)
+        return gained_linear(
+            u, up, n2, c, scaling=scaling, longest=longest, add_to=base, fused=fused
+        )
+    if isinstance(c, Tensor) and c.numel() != 1:
+        raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
+    arguments = (x, weight, bias, down, up, c, scaling, longest, kernel)
+    if torch.is_grad_enabled():
+        out: Tensor = _AdaptedLinear.apply(*arguments)
+        return out
+    n = x.shape[:-1].numel()
+    if torch.compiler.is_compiling() or not kernel.takes_few(n, x, up):
+        return _forward(*arguments)[0]
+    out = F.linear(x, weight, bias)
+    kernel.few(as_matrix(x), down, up, c, scaling, longest, out)
+    return out
+
+
+def _forward(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    kernel: ModuleType,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The result, u, n², m² and the Gram matrix of B."""
+    gram = kernel.gram_matrix(up)
+    u, n2, z, m2 = kernel.rows(as_matrix(x), down, gram, c, scaling, longest)
+    out = F.linear(x, weight, bias)
+    if torch.compiler.is_compiling():  # what is compiled adds while it does other things
+        return out + (z @ up.mT).view(out.shape), u, n2, m2, gram
+    out.view(-1, out.shape[-1]).addmm_(z, up.mT)
+    return out, u, n2, m2, gram
+
+
+class _AdaptedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        down: Tensor,
+        up: Tensor,
+        c: Tensor | float,
+        scaling: float,
+        longest: float | None,
+        kernel: ModuleType,
+    ) -> Tensor:
+        number = c.detach() if isinstance(c, Tensor) else c
+        out, *kept = _forward(x, weight, bias, down, up, number, scaling, longest, kernel)
+        ctx.save_for_backward(
+            x, weight, down, up, *kept, c if isinstance(c, Tensor) else None
+        )
+        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
+        ctx.kernel = kernel
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_autocast_enabled(dy.device.type):  # it would round what is not rounded forwards
+            with torch.autocast(dy.device.type, enabled=False):
+                return _backward(ctx, dy)
+        return _backward(ctx, dy)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, down, up, u, n2, m2, gram, c_tensor = ctx.saved_tensors
+    c, scaling, longest = ctx.numbers
+    wanted = ctx.needs_input_grad
+    dy, flat = as_matrix(dy), as_matrix(x)
+    du, dn2, z, wu, by_c = ctx.kernel.gradient_rows(
+        dy, up, u, gram, n2, m2, c if c_tensor is None else c_tensor, scaling, longest
+    )
+    dx = d_weight = d_bias = d_down = d_up = dc = None
+    if wanted[0]:
+        through = torch.mm(dy, weight)
+        dx = ctx.kernel.input_gradient(flat, down, du, dn2, through).view(x.shape)
+    if wanted[1]:
+        d_weight = torch.mm(dy.mT, flat)
+    if wanted[2]:
+        d_bias = dy.sum(0)
+    if wanted[3]:
+        d_down = torch.mm(du.mT, flat)
+    if wanted[4]:
+        d_up = weight_gradient(dy, up, u, z, wu)
+    if c_tensor is not None and wanted[5]:
+        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
+    return dx, d_weight, d_bias, d_down, d_up, dc, None, None, None

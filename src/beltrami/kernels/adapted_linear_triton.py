@@ -1,0 +1,478 @@
+r"""`adapted_linear` on a GPU: what is done to tokens, in as few kernels as there can be.
+
+Many tokens: forwards one kernel takes u = A·x, n² and the gain; backwards one takes dy·B and the
+gain's gradients. Few tokens without gradients, as when text is generated: the time of such layers
+is that of starting kernels, so that three do all beside the layer itself, and no Gram matrix is
+made. No sum is spread over programs: the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from beltrami.kernels import gained_linear_triton, norm_linear_triton
+from beltrami.kernels.dtypes import roomy_dtype
+from beltrami.kernels.gained_linear_triton import (
+    gained,
+    gained_backward,
+    gram_matrix,
+    limited_gain,
+    numbers,
+    readable,
+    rounded,
+)
+from beltrami.kernels.norm_linear_triton import (
+    COLUMNS,
+    DTYPES,
+    MAX_RANK,
+    ONE_PASS,
+    ONE_PASS_RANK,
+    interpreted,
+    padded,
+)
+from beltrami.kernels.starting import parts, start
+
+__all__ = ["few", "gram_matrix", "gradient_rows", "input_gradient", "rows", "takes_few", "why_not"]
+
+input_gradient = norm_linear_triton.input_gradient
+
+FORWARD_ROWS, BACKWARD_ROWS = 64, 64  # of a program's tile
+MOST_OF_FOUR_WARPS = 32  # ranks above need more registers for their rows
+FEW = 32  # tokens up to which each has programs of its own
+CHUNK = 1024  # features of x of a program with few tokens
+UP_COLUMNS, GAIN_COLUMNS = 64, 1024  # outputs of a program with few tokens
+
+
+def why_not(x: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> str | None:
+    """What keeps the kernels from taking arguments of `adapted_linear`; None if nothing does."""
+    if not (x.is_cuda or interpreted()):
+        return f"it runs on a CUDA device, and x is on {x.device}"
+    if torch.is_autocast_enabled(x.device.type):
+        return "it takes tensors as they are, not as autocast would"
+    for t in (weight, down, up):
+        if t.device != x.device:
+            return f"its tensors must be on one device, got {x.device} and {t.device}"
+        if t.dtype != x.dtype:
+            return f"its tensors must have one dtype, got {x.dtype} and {t.dtype}"
+    if x.dtype not in DTYPES:
+        return f"it multiplies in float16, bfloat16 or float32, got {x.dtype}"
+    if len(down) > MAX_RANK:
+        return f"it takes ranks of up to {MAX_RANK}, got {len(down)}"
+    return None
+
+
+def rows(
+    x: Tensor,
+    down: Tensor,
+    gram: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """u = A·x, n² = |x|², z = s·g·u and m² = |B·u|² of tokens, (n, ·) each."""
+    n, columns = x.shape
+    rank = len(down)
+    if not _in_one_pass(n, rank, x):
+        u, n2 = norm_linear_triton.product_and_norms(x, down)
+        return u, n2, *gained_linear_triton.rows(u, gram, n2, c, scaling, longest)
+    if x.stride(1) != 1:
+        x = x.contiguous()
+    u, z = x.new_empty(n, rank), x.new_empty(n, rank)
+    n2, m2 = x.new_empty(2, n, 1, dtype=torch.float32).unbind()
+    start(
+        _rows,
+        (parts(n, FORWARD_ROWS),),
+        x,
+        down.contiguous(),
+        gram,
+        readable(c, x),
+        u,
+        n2,
+        z,
+        m2,
+        n,
+        columns,
+        rank,
+        x.stride(0),
+        float(scaling),
+        0.0 if longest is None else float(longest) ** 2,
+        C_STORED=isinstance(c, Tensor),
+        LIMITED=longest is not None,
+        RANK=padded(rank),
+        ROWS=FORWARD_ROWS,
+        COLUMNS=COLUMNS,
+        WIDEN=interpreted(),
+        num_warps=8 if rank > MOST_OF_FOUR_WARPS else 4,
+    )
+    return u, n2, z, m2
+
+
+def gradient_rows(
+    dy: Tensor,
+    up: Tensor,
+    u: Tensor,
+    gram: Tensor,
+    n2: Tensor,
+    m2: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
+    n, columns = dy.shape
+    rank = u.shape[-1]
+    if not _in_one_pass(n, rank, dy):
+        dz = torch.mm(dy, up)
+        return gained_linear_triton.rows_backward(dz, u, gram, n2, m2, c, scaling, longest)
+    if dy.stride(1) != 1:
+        dy = dy.contiguous()
+    du, z = u.new_empty(2, n, rank).unbind()
+    wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
+    dn2 = torch.empty_like(n2)
+    by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
+    start(
+        _gradient_rows,
+        (parts(n, BACKWARD_ROWS),),
+        dy,
+        up.contiguous(),
+        u,
+        gram,
+        n2,
+        m2,
+        readable(c, u),
+        du,
+        dn2,
+        z,
+        wu,
+        dn2 if by_c is None else by_c,
+        n,
+        columns,
+        rank,
+        dy.stride(0),
+        float(scaling),
+        0.0 if longest is None else float(longest) ** 2,
+        C_STORED=isinstance(c, Tensor),
+        LIMITED=longest is not None,
+        RANK=padded(rank),
+        ROWS=BACKWARD_ROWS,
+        COLUMNS=COLUMNS,
+        WIDEN=interpreted(),
+        num_warps=8 if rank > MOST_OF_FOUR_WARPS else 4,
+    )
+    return du, dn2, z, wu, by_c
+
+
+def takes_few(n: int, x: Tensor, up: Tensor) -> bool:
+    """Whether `few` is the way to take so many tokens."""
+    return 0 < n <= FEW and up.shape[1] <= ONE_PASS_RANK and x.shape[-1] <= 64 * CHUNK
+
+
+def few(
+    x: Tensor,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    out: Tensor,
+) -> None:
+    """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
+    n, columns = x.shape
+    outputs, rank = up.shape
+    chunks, blocks = parts(columns, CHUNK), parts(outputs, UP_COLUMNS)
+    if x.stride(1) != 1:
+        x = x.contiguous()
+    # Of each token: parts of u and of n² by chunks, B·u, and parts of m² by blocks.
+    room = chunks * (rank + 1) + outputs + blocks
+    between = x.new_empty(n, room, dtype=torch.float32)
+    start(
+        _few_down,
+        (n, chunks),
+        x,
+        down.contiguous(),
+        between,
+        columns,
+        rank,
+        room,
+        x.stride(0),
+        chunks,
+        RANK=padded(rank),
+        CHUNK=CHUNK,
+        COLUMNS=COLUMNS,
+    )
+    start(
+        _few_up,
+        (n, blocks),
+        up.contiguous(),
+        between,
+        outputs,
+        rank,
+        room,
+        chunks,
+        CHUNKS=triton.next_power_of_2(chunks),
+        RANK=padded(rank),
+        COLUMNS=UP_COLUMNS,
+    )
+    start(
+        _few_gain,
+        (n, parts(outputs, GAIN_COLUMNS)),
+        out,
+        between,
+        readable(c, x),
+        outputs,
+        rank,
+        room,
+        chunks,
+        blocks,
+        float(scaling),
+        0.0 if longest is None else float(longest) ** 2,
+        C_STORED=isinstance(c, Tensor),
+        LIMITED=longest is not None,
+        CHUNKS=triton.next_power_of_2(chunks),
+        BLOCKS=triton.next_power_of_2(blocks),
+        COLUMNS=GAIN_COLUMNS,
+    )
+
+
+def _in_one_pass(n: int, rank: int, x: Tensor) -> bool:
+    """Fewer tokens leave most of a GPU idle; larger tiles do not fit its shared memory."""
+    return n >= ONE_PASS and rank <= ONE_PASS_RANK and x.element_size() <= 2
+
+
+@triton.jit
+def _rows(
+    x_ptr: tl.tensor,
+    down_ptr: tl.tensor,
+    gram_ptr: tl.tensor,
+    c_or_ptr: tl.tensor,
+    u_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    z_ptr: tl.tensor,
+    m2_ptr: tl.tensor,
+    n: tl.tensor,
+    columns: tl.tensor,
+    rank: tl.tensor,
+    x_row: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    C_STORED: tl.constexpr,
+    LIMITED: tl.constexpr,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDEN: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, RANK)
+    real_row, real_k = row < n, k < rank
+    product = tl.zeros((ROWS, RANK), tl.float32)
+    squares = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, columns, COLUMNS):
+        j = first + tl.arange(0, COLUMNS)
+        real_column = j < columns
+        x = tl.load(
+            x_ptr + row[:, None] * x_row + j[None, :],
+            mask=real_row[:, None] & real_column[None, :],
+            other=0.0,
+        )
+        down = tl.load(
+            down_ptr + k[None, :] * columns + j[:, None],
+            mask=real_k[None, :] & real_column[:, None],
+            other=0.0,
+        )
+        wide = x.to(tl.float32)
+        if WIDEN:  # the interpreter cannot multiply bfloat16
+            x, down = wide, down.to(tl.float32)
+        product = tl.dot(x, down, product, input_precision="ieee")
+        squares += wide * wide
+    n2 = tl.sum(squares, axis=1)
+    at = row[:, None] * rank + k[None, :]
+    inside = real_row[:, None] & real_k[None, :]
+    narrow = product.to(u_ptr.dtype.element_ty)
+    tl.store(u_ptr + at, narrow, mask=inside)
+    tl.store(n2_ptr + row, n2, mask=real_row)
+    u = narrow.to(tl.float32)  # as it is kept, and multiplied by B
+    gram = _square(gram_ptr, rank, RANK)
+    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
+    tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
+    tl.store(m2_ptr + row, m2, mask=real_row)
+
+
+@triton.jit
+def _gradient_rows(
+    dy_ptr: tl.tensor,
+    up_ptr: tl.tensor,
+    u_ptr: tl.tensor,
+    gram_ptr: tl.tensor,
+    n2_ptr: tl.tensor,
+    m2_ptr: tl.tensor,
+    c_or_ptr: tl.tensor,
+    du_ptr: tl.tensor,
+    dn2_ptr: tl.tensor,
+    z_ptr: tl.tensor,
+    wu_ptr: tl.tensor,
+    by_c_ptr: tl.tensor,
+    n: tl.tensor,
+    columns: tl.tensor,
+    rank: tl.tensor,
+    dy_row: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    C_STORED: tl.constexpr,
+    LIMITED: tl.constexpr,
+    RANK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDEN: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, RANK)
+    real_row, real_k = row < n, k < rank
+    dz = tl.zeros((ROWS, RANK), tl.float32)
+    for first in range(0, columns, COLUMNS):
+        j = first + tl.arange(0, COLUMNS)
+        real_column = j < columns
+        dy = tl.load(
+            dy_ptr + row[:, None] * dy_row + j[None, :],
+            mask=real_row[:, None] & real_column[None, :],
+            other=0.0,
+        )
+        up = tl.load(
+            up_ptr + j[:, None] * rank + k[None, :],
+            mask=real_column[:, None] & real_k[None, :],
+            other=0.0,
+        )
+        if WIDEN:  # the interpreter cannot multiply bfloat16
+            dy, up = dy.to(tl.float32), up.to(tl.float32)
+        dz = tl.dot(dy, up, dz, input_precision="ieee")
+    at = row[:, None] * rank + k[None, :]
+    inside = real_row[:, None] & real_k[None, :]
+    u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    gram = _square(gram_ptr, rank, RANK)
+    n2 = tl.load(n2_ptr + row, mask=real_row, other=0.0)
+    m2 = tl.load(m2_ptr + row, mask=real_row, other=0.0)
+    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
+    tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
+    tl.store(dn2_ptr + row, dn2, mask=real_row)
+    tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
+    tl.store(wu_ptr + at, (w[:, None] * u).to(wu_ptr.dtype.element_ty), mask=inside)
+    if C_STORED:
+        tl.store(by_c_ptr + row, by_c, mask=real_row)
+
+
+@triton.jit
+def _square(gram_ptr: tl.tensor, rank: tl.tensor, RANK: tl.constexpr) -> tl.tensor:
+    """The Gram matrix, with zeros around it."""
+    j, k = tl.arange(0, RANK)[None, :], tl.arange(0, RANK)[:, None]
+    return tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
+
+
+@triton.jit
+def _few_down(
+    x_ptr: tl.tensor,
+    down_ptr: tl.tensor,
+    between_ptr: tl.tensor,
+    columns: tl.tensor,
+    rank: tl.tensor,
+    room: tl.tensor,
+    x_row: tl.tensor,
+    chunks: tl.tensor,
+    RANK: tl.constexpr,
+    CHUNK: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    """A chunk's part of u and of n²."""
+    row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = tl.arange(0, RANK)
+    products = tl.zeros((RANK, COLUMNS), tl.float32)
+    squares = tl.zeros((COLUMNS,), tl.float32)
+    for first in range(0, CHUNK, COLUMNS):
+        j = chunk * CHUNK + first + tl.arange(0, COLUMNS)
+        real = j < columns
+        x = tl.load(x_ptr + row * x_row + j, mask=real, other=0.0).to(tl.float32)
+        down = tl.load(
+            down_ptr + k[:, None] * columns + j[None, :],
+            mask=(k < rank)[:, None] & real[None, :],
+            other=0.0,
+        ).to(tl.float32)
+        products += down * x[None, :]
+        squares += x * x
+    here = between_ptr + row * room
+    tl.store(here + chunk * rank + k, tl.sum(products, axis=1), mask=k < rank)
+    tl.store(here + chunks * rank + chunk, tl.sum(squares, axis=0))
+
+
+@triton.jit
+def _few_up(
+    up_ptr: tl.tensor,
+    between_ptr: tl.tensor,
+    outputs: tl.tensor,
+    rank: tl.tensor,
+    room: tl.tensor,
+    chunks: tl.tensor,
+    CHUNKS: tl.constexpr,
+    RANK: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    """A block's part of B·u, and the sum of its squares."""
+    here, block = between_ptr + tl.program_id(0).to(tl.int64) * room, tl.program_id(1)
+    k, chunk = tl.arange(0, RANK), tl.arange(0, CHUNKS)
+    u = tl.load(
+        here + chunk[:, None] * rank + k[None, :],
+        mask=(chunk < chunks)[:, None] & (k < rank)[None, :],
+        other=0.0,
+    )
+    u = tl.sum(u, axis=0).to(up_ptr.dtype.element_ty).to(tl.float32)  # as for more tokens
+    j = block * COLUMNS + tl.arange(0, COLUMNS)
+    up = tl.load(
+        up_ptr + j[:, None] * rank + k[None, :],
+        mask=(j < outputs)[:, None] & (k < rank)[None, :],
+        other=0.0,
+    ).to(tl.float32)
+    mapped = tl.sum(up * u[None, :], axis=1)
+    after = here + chunks * (rank + 1)
+    tl.store(after + j, mapped, mask=j < outputs)
+    tl.store(after + outputs + block, tl.sum(mapped * mapped, axis=0))
+
+
+@triton.jit
+def _few_gain(
+    out_ptr: tl.tensor,
+    between_ptr: tl.tensor,
+    c_or_ptr: tl.tensor,
+    outputs: tl.tensor,
+    rank: tl.tensor,
+    room: tl.tensor,
+    chunks: tl.tensor,
+    blocks: tl.tensor,
+    scaling: tl.tensor,
+    reach: tl.tensor,
+    C_STORED: tl.constexpr,
+    LIMITED: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    """The gain, and the sum."""
+    row = tl.program_id(0).to(tl.int64)
+    here = between_ptr + row * room
+    after = here + chunks * (rank + 1)
+    chunk, block = tl.arange(0, CHUNKS), tl.arange(0, BLOCKS)
+    squares = tl.load(here + chunks * rank + chunk, mask=chunk < chunks, other=0.0)
+    mapped_squares = tl.load(after + outputs + block, mask=block < blocks, other=0.0)
+    # In blocks of one: the functions are for blocks.
+    n2 = tl.sum(squares[None, :], axis=1)
+    m2 = tl.sum(mapped_squares[None, :], axis=1)
+    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    scale = scaling * limited_gain(n2, m2, c, reach, LIMITED)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real = j < outputs
+    mapped = tl.load(after + j, mask=real, other=0.0)
+    base = tl.load(out_ptr + row * outputs + j, mask=real, other=0.0).to(tl.float32)
+    found = base + tl.sum(scale, axis=0) * mapped
+    tl.store(out_ptr + row * outputs + j, rounded(found, out_ptr.dtype.element_ty), mask=real)

@@ -1,0 +1,172 @@
+"""A layer and its map in one operation: the same as the parts, one after the other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from beltrami.kernels.adapted_linear import adapted_linear
+from beltrami.kernels.lorentz_gain import lorentz_gain
+
+pytest.importorskip("triton", reason="Triton comes for Linux alone")
+from beltrami.kernels import adapted_linear_triton
+
+from .checks import saved_bytes
+
+C, SCALING = 0.3, 1.7
+# Products of narrow dtypes are rounded, in another order than float64's.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8}
+NARROW = pytest.param(torch.float16, marks=pytest.mark.gpu)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, NARROW], ids=str)
+
+
+def made(
+    dtype: torch.dtype, device: str, *, tokens: tuple[int, ...] = (3, 5), rank: int = 5
+) -> list[Tensor]:
+    """x, W, bias, A and B; the first token is zero."""
+    x = torch.randn(*tokens, 40)
+    x.view(-1, 40)[0] = 0.0
+    sizes = [(24, 40), (24,), (rank, 40), (24, rank)]
+    others = [torch.randn(size) / size[-1] ** 0.5 for size in sizes]
+    return [t.to(device, dtype).requires_grad_() for t in (x, *others)]
+
+
+def written_out(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | float,
+    longest: float | None,
+) -> Tensor:
+    n2 = x.square().sum(-1, keepdim=True)
+    mapped = F.linear(F.linear(x, down), up)
+    p = c * n2
+    if longest is not None:
+        p = torch.where(p > longest**2, longest**2, p)
+    g = lorentz_gain(p, c * mapped.square().sum(-1, keepdim=True))
+    return F.linear(x, weight, bias) + SCALING * g * mapped
+
+
+def check(
+    dtype: torch.dtype,
+    device: str,
+    *,
+    tokens: tuple[int, ...] = (3, 5),
+    rank: int = 5,
+    longest: float | None = None,
+    learned: bool = False,
+    has_bias: bool = True,
+) -> None:
+    parts = made(dtype, device, tokens=tokens, rank=rank)
+    exact = [t.detach().cpu().double().requires_grad_() for t in parts]
+    c = torch.tensor([C], device=device, requires_grad=True) if learned else C
+    exact_c = torch.tensor([C], dtype=torch.float64, requires_grad=True) if learned else C
+    if not has_bias:
+        parts[2], exact[2] = None, None  # type: ignore[call-overload]
+    y = adapted_linear(*parts, c, scaling=SCALING, longest=longest, fused=True)
+    expected = written_out(*exact, exact_c, longest)
+    dy = torch.randn(expected.shape)
+    y.backward(dy.to(device, dtype))
+    expected.backward(dy.to(dtype).double())
+    with torch.no_grad():
+        again = adapted_linear(*parts, c, scaling=SCALING, longest=longest, fused=True)
+    found, wanted = [y, again], [expected, expected]
+    for a, b in zip([*parts, c], [*exact, exact_c], strict=True):
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            found.append(a.grad)  # type: ignore[arg-type]
+            wanted.append(b.grad)  # type: ignore[arg-type]
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == (torch.float32 if a.numel() == 1 else dtype)
+        off = (a.detach().cpu().double() - b).norm()
+        assert off <= TOLERANCE[dtype] * b.norm(), (tuple(b.shape), float(off / b.norm()))
+
+
+@DTYPES
+@pytest.mark.parametrize("rank", [1, 5, 33])
+def test_it_is_the_layer_and_the_map(dtype: torch.dtype, rank: int, device: str) -> None:
+    check(dtype, device, rank=rank)
+
+
+@pytest.mark.parametrize("longest", [None, 2.0])
+@pytest.mark.parametrize("learned", [False, True])
+def test_limits_and_learned_curvatures(longest: float | None, learned: bool, device: str) -> None:
+    check(torch.float32, device, longest=longest, learned=learned)
+
+
+def test_layers_need_no_bias(device: str) -> None:
+    check(torch.float32, device, has_bias=False)
+
+
+@pytest.mark.parametrize("rank", [3, 16])
+@pytest.mark.parametrize("learned", [False, True])
+def test_many_tokens_take_one_pass(
+    rank: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", 64)
+    started = []
+    start = adapted_linear_triton.start
+    monkeypatch.setattr(
+        adapted_linear_triton,
+        "start",
+        lambda kernel, *a, **k: (started.append(kernel.__name__), start(kernel, *a, **k)),
+    )
+    check(torch.bfloat16, device, tokens=(2, 70), rank=rank, longest=3.0, learned=learned)
+    assert started == ["_rows", "_gradient_rows", "_rows"]
+
+
+def test_few_tokens_take_several_chunks_and_blocks(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted_linear_triton, "CHUNK", 16)
+    monkeypatch.setattr(adapted_linear_triton, "COLUMNS", 8)
+    monkeypatch.setattr(adapted_linear_triton, "UP_COLUMNS", 16)
+    monkeypatch.setattr(adapted_linear_triton, "GAIN_COLUMNS", 16)
+    check(torch.float32, device, tokens=(1,), longest=2.0)
+    check(torch.float32, device, tokens=(2, 3))
+
+
+def test_without_kernels_it_is_the_parts() -> None:
+    parts = made(torch.float64, "cpu")
+    y = adapted_linear(*parts, C, scaling=SCALING, longest=2.0)
+    torch.testing.assert_close(y, written_out(*parts, C, 2.0))
+
+
+def test_inputs_of_any_layout(device: str) -> None:
+    x, weight, bias, down, up = (t.detach() for t in made(torch.float32, device))
+    odd = x.new_zeros(5, 3, 80).transpose(0, 1)[..., ::2].copy_(x)
+    with torch.no_grad():
+        expected = adapted_linear(x, weight, bias, down, up, C, fused=True)
+        found = adapted_linear(odd, weight, bias, down, up, C, fused=True)
+    torch.testing.assert_close(found, expected)
+    y = adapted_linear(odd.requires_grad_(), weight, bias, down, up, C, fused=True)
+    torch.testing.assert_close(y.detach(), expected)
+    y.sum().backward()  # whose gradient has no strides
+    plain = x.clone().requires_grad_()
+    adapted_linear(plain, weight, bias, down, up, C, fused=False).sum().backward()
+    torch.testing.assert_close(odd.grad, plain.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_what_kernels_cannot_do_is_said(device: str) -> None:
+    x, weight, bias, down, up = made(torch.float32, device)
+    with pytest.raises(ValueError, match="one dtype"):
+        adapted_linear(x, weight, bias, down.bfloat16(), up, C, fused=True)
+    with pytest.raises(ValueError, match="ranks of up to"):
+        adapted_linear(x, weight, bias, down.repeat(40, 1), up.repeat(1, 40), C, fused=True)
+    with pytest.raises(ValueError, match="one number"):
+        adapted_linear(x, weight, bias, down, up, torch.ones(2, device=device), fused=True)
+    kind = torch.device(device).type
+    with torch.autocast(kind, torch.bfloat16), pytest.raises(ValueError, match="autocast"):
+        adapted_linear(x, weight, bias, down, up, C, fused=True)
+
+
+def test_what_is_kept_is_the_input_and_little_a_token(device: str) -> None:
+    tokens, rank = 400, 4
+    x, *others = made(torch.float32, device, tokens=(tokens,), rank=rank)
+    kept = saved_bytes(
+        lambda: adapted_linear(x, *others, C, fused=True), besides=[x, *others]
+    )
+    assert kept <= tokens * 4 * (rank + 2) + 4 * rank * rank
