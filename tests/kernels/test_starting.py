@@ -52,8 +52,14 @@ class Compiled:
     def __init__(self) -> None:
         self.starts: list[Any] = []
 
+    function, packed_metadata = "function", "metadata"
+
+    def run(self, x: int, y: int, z: int, *arguments: Any) -> None:
+        assert arguments[:6] == ("stream of 0", self.function, self.packed_metadata, *[None] * 3)
+        self.starts.append(((x, y, z), arguments[6:]))
+
     def __getitem__(self, grid: tuple[int, int, int]) -> Any:
-        return lambda *arguments: self.starts.append((grid, arguments))
+        return lambda *arguments: self.starts.append(("watched", grid, arguments))
 
 
 @pytest.fixture
@@ -62,13 +68,16 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     stack = [0]
 
     @contextlib.contextmanager
-    def device(chosen: torch.device) -> Iterator[None]:
-        stack.append(chosen.index)
+    def device(chosen: int) -> Iterator[None]:
+        stack.append(chosen)
         yield
         stack.pop()
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: stack[-1])
     monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(
+        torch._C, "_cuda_getCurrentRawStream", lambda i: f"stream of {i}", raising=False
+    )
     return stack
 
 
@@ -85,7 +94,7 @@ def test_a_kernel_is_looked_for_once(devices: list[int]) -> None:
     start(kernel, (3, 2), first, 5, 0.5, ROWS=4, num_warps=8)  # type: ignore[arg-type]
     start(kernel, (7,), second, 6, 0.25, ROWS=4, num_warps=8)  # type: ignore[arg-type]
     assert len(kernel.starts) == 1
-    assert kernel.compiled[0].starts == [((7, 1, 1), (second, 6, 0.25, 4))]
+    assert kernel.compiled[0].starts == [((7, 1, 1), (32, 6, 0.25, 4))]  # tensors by address
 
 
 @pytest.mark.parametrize(
@@ -124,6 +133,15 @@ def test_numbers_by_name_are_handed_over_and_not_kept(devices: list[int]) -> Non
         1 / 5,
         1 / 6,
     ]
+
+
+def test_profilers_are_told(devices: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = pytest.importorskip("triton.knobs", reason="needs Triton")
+    kernel, x = Kernel(devices), OnDevice(0)
+    start(kernel, (1,), x, 3, 0.5, ROWS=4)  # type: ignore[arg-type]
+    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", lambda _: None)
+    start(kernel, (2,), x, 3, 0.5, ROWS=4)  # type: ignore[arg-type]
+    assert kernel.compiled[0].starts == [("watched", (2, 1, 1), (x, 3, 0.5, 4))]
 
 
 def test_the_interpreter_has_nothing_to_keep(devices: list[int]) -> None:

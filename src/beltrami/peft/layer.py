@@ -245,8 +245,10 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             plain: Tensor = self.base_layer(x, *args, **kwargs)
             return plain
         active: list[str] = self.active_adapters
-        if names is None and not args and not kwargs and self._is_in_one(active, x):
-            return self._in_one(active[0], x)
+        if len(active) == 1 and names is None and not args and not kwargs:
+            whole = self._in_one(active[0], x)
+            if whole is not None:
+                return whole
         seen: list[tuple[str, Any]] = []
         for adapter in active if names is None else ():
             if adapter in self.hyplora_A:
@@ -262,12 +264,9 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
             result = self._adapted(adapter, part, result, base)
         return result
 
-    def _is_in_one(self, active: Sequence[str], x: Tensor) -> bool:
-        """Whether nothing needs to see the parts of what this layer does to x."""
-        return False
-
-    def _in_one(self, adapter: str, x: Tensor) -> Tensor:
-        raise NotImplementedError
+    def _in_one(self, adapter: str, x: Tensor) -> Tensor | None:
+        """The base layer and one adapter in one operation; None where something sees the parts."""
+        return None
 
     def _mixed(self, x: Tensor, base: Tensor, names: Sequence[str]) -> Tensor:
         """A batch whose rows have adapters of their own; "__base__" is none."""
@@ -572,32 +571,32 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
 class HypLoraLinear(HypLoraLayer):
     """An adapted linear layer, quantised or not, or GPT-2's Conv1D."""
 
-    def _is_in_one(self, active: Sequence[str], x: Tensor) -> bool:
-        if len(active) != 1 or self.observing:
-            return False
-        (adapter,) = active
-        if not self.hyplora_alone.get(adapter):
-            return False
-        base, down = self.base_layer, self.hyplora_A[adapter]
-        return (
-            type(base) is nn.Linear
-            and x.dtype == base.weight.dtype == down.weight.dtype
-            and (not self.training or isinstance(self.hyplora_dropout[adapter], nn.Identity))
-            and not torch.is_autocast_enabled(x.device.type)
-            and all(_is_bare(m) for m in (base, down, self.hyplora_B[adapter]))
-        )
-
-    def _in_one(self, adapter: str, x: Tensor) -> Tensor:
-        base, up = self.base_layer, self.hyplora_B[adapter]
+    def _in_one(self, adapter: str, x: Tensor) -> Tensor | None:
+        if not self.hyplora_alone.get(adapter) or self.observing:
+            return None
+        # Past nn.Module's own look-up, which takes a microsecond each: this is all that small
+        # layers wait for.
+        modules = self._modules
+        base: Any = modules["base_layer"]
+        down: Any = modules["hyplora_A"]._modules[adapter]  # type: ignore[union-attr]
+        up: Any = modules["hyplora_B"]._modules[adapter]  # type: ignore[union-attr]
+        if type(base) is not nn.Linear or not (_is_bare(base) and _is_bare(down) and _is_bare(up)):
+            return None
+        if self.training and not isinstance(self.hyplora_dropout[adapter], nn.Identity):
+            return None
+        weight, a, b = (m._parameters["weight"] for m in (base, down, up))
+        if not x.dtype == weight.dtype == a.dtype or torch.is_autocast_enabled(x.device.type):
+            return None
+        adapter_map = up.adapter_map
         return adapted_linear(
             x,
-            base.weight,
-            base.bias,
-            self.hyplora_A[adapter].weight,
-            up.weight,
-            self.curvatures(adapter)[0] / up.adapter_map.unit**2,
+            weight,
+            base._parameters["bias"],
+            a,
+            b,
+            self.curvatures(adapter)[0] / adapter_map.unit**2,
             scaling=self.hyplora_scaling[adapter],
-            longest=up.adapter_map.longest,
+            longest=adapter_map.longest,
         )
 
     def _rows_of(self, weight: Tensor) -> Tensor:
@@ -718,8 +717,8 @@ def _is_bare(module: Any) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or getattr(module.forward, "__func__", None) is not type(module).forward
-        or type(module.weight) is not nn.Parameter
+        or "forward" in module.__dict__
+        or type(module._parameters["weight"]) is not nn.Parameter
     )
 
 
