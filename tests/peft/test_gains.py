@@ -192,6 +192,37 @@ def test_a_token_moves_its_curvature() -> None:
         torch.testing.assert_close(found[row : row + 1], expected, rtol=1e-12, atol=1e-12)
 
 
+ROUTED = {
+    "weighed": {"values": (0.1, 1.0, 2.0)},
+    "learned and weighed": {"values": tuple(torch.tensor([c]) for c in (0.1, 1.0, 2.0))},
+    "moved": {"values": (1.5,)},
+    "learned and moved": {"values": (torch.tensor([1.5]),)},
+}
+
+
+@pytest.mark.parametrize("case", ROUTED)
+@pytest.mark.parametrize("longest", [None, 0.6])
+def test_one_operation_does_what_calibration_sees(case: str, longest: float | None) -> None:
+    """With the gradients that autograd has of the gain, those of curvatures and router included."""
+    x, a, b, _at, _bt = parts()
+    values = tuple(
+        c.double().requires_grad_() if isinstance(c, Tensor) else c for c in ROUTED[case]["values"]
+    )
+    routed = torch.rand(5, len(values), dtype=torch.float64).requires_grad_()
+    role = "weights" if len(values) > 1 else "factor"
+    curvatures = Curvatures(values, **{role: routed})
+    u, n2 = (x @ a.mT).requires_grad_(), x.square().sum(-1, keepdim=True).requires_grad_()
+    b.requires_grad_()
+    adapter_map = AdapterMap("rotation", unit=3.0, longest=longest)
+    z, weight = adapter_map.coefficients(u, n2, curvatures, b)
+    learned = [u, n2, b, routed, *(c for c in values if isinstance(c, Tensor))]
+    expected, found = (
+        (out, *torch.autograd.grad(out.sin().sum(), learned))
+        for out in (1.3 * z @ weight.mT, adapter_map(u, n2, curvatures, b, scaling=1.3))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+
+
 def test_boost_is_no_gain() -> None:
     x, a, b, _at, _bt = parts()
     with pytest.raises(ValueError, match="direction"):

@@ -27,6 +27,7 @@ from beltrami.geometry.chord import root
 from beltrami.kernels.dtypes import cast, wide
 from beltrami.kernels.gained_linear import gained_linear, gram_matrix, squared_norms
 from beltrami.kernels.lorentz_gain import lorentz_gain
+from beltrami.kernels.mixed_gain_linear import mixed_gain_linear
 
 IN_BALL = 1.9  # √p of "simplified" stays below 2, the border of the ball
 REPO_LONGEST = 12.0  # the published code's bound on sinh's argument
@@ -75,23 +76,40 @@ class AdapterMap:
         add_to: Tensor | None = None,
     ) -> Tensor:
         """`add_to + scaling·Δ`, (..., out)."""
-        simple = curvatures.weights is None and curvatures.factor is None
-        if self.variant == "rotation" and self.reference == "paper" and simple:
-            return gained_linear(
-                u,
-                weight,
-                n2,
-                curvatures.values[0] / self.unit**2,
-                scaling=scaling,
-                longest=self.longest,
-                add_to=add_to,
-            )
+        if self.variant == "rotation" and self.reference == "paper":
+            return self._gained(u, n2, curvatures, weight, scaling, add_to)
         with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
             z, wide_weight = self.coefficients(
                 u, n2, curvatures, weight, time_in=time_in, time_out=time_out
             )
         delta = F.linear(cast(scaling * z, u.dtype), cast(wide_weight, u.dtype))
         return delta if add_to is None else (add_to + delta).to(add_to.dtype)
+
+    def _gained(
+        self,
+        u: Tensor,
+        n2: Tensor,
+        curvatures: Curvatures,
+        weight: Tensor,
+        scaling: float,
+        add_to: Tensor | None,
+    ) -> Tensor:
+        """The rotation in one operation."""
+        values, weights, factor = curvatures
+        if weights is None:
+            c = values[0] / self.unit**2
+            if factor is None:
+                return gained_linear(
+                    u, weight, n2, c, scaling=scaling, longest=self.longest, add_to=add_to
+                )
+            several: Tensor | list[float] = c * factor
+        elif isinstance(values[0], Tensor):
+            several = torch.cat([torch.as_tensor(v).reshape(1) for v in values]) / self.unit**2
+        else:
+            several = [float(v) / self.unit**2 for v in values]
+        return mixed_gain_linear(
+            u, weight, n2, several, weights, scaling=scaling, longest=self.longest, add_to=add_to
+        )
 
     def coefficients(
         self,
