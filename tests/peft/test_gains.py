@@ -192,22 +192,24 @@ def test_a_token_moves_its_curvature() -> None:
         torch.testing.assert_close(found[row : row + 1], expected, rtol=1e-12, atol=1e-12)
 
 
-ROUTED = {
-    "weighed": {"values": (0.1, 1.0, 2.0)},
-    "learned and weighed": {"values": tuple(torch.tensor([c]) for c in (0.1, 1.0, 2.0))},
-    "moved": {"values": (1.5,)},
-    "learned and moved": {"values": (torch.tensor([1.5]),)},
-}
+LEARNED = pytest.mark.parametrize("learned", [False, True])
 
 
-@pytest.mark.parametrize("case", ROUTED)
+def values_and_gradients(out: Tensor, *leaves: object) -> tuple[Tensor, ...]:
+    """Of those that are tensors."""
+    return out, *torch.autograd.grad(out.sin().sum(), [t for t in leaves if isinstance(t, Tensor)])
+
+
+@LEARNED
+@pytest.mark.parametrize("numbers", [(0.1, 1.0, 2.0), (1.5,)], ids=["weighed", "moved"])
 @pytest.mark.parametrize("longest", [None, 0.6])
-def test_one_operation_does_what_calibration_sees(case: str, longest: float | None) -> None:
+def test_calibration_sees_what_the_operation_does(
+    numbers: tuple[float, ...], learned: bool, longest: float | None
+) -> None:
     """With the gradients that autograd has of the gain, those of curvatures and router included."""
     x, a, b, _at, _bt = parts()
-    values = tuple(
-        c.double().requires_grad_() if isinstance(c, Tensor) else c for c in ROUTED[case]["values"]
-    )
+    tensors = tuple(torch.tensor([c], dtype=torch.float64, requires_grad=True) for c in numbers)
+    values = tensors if learned else numbers
     routed = torch.rand(5, len(values), dtype=torch.float64).requires_grad_()
     role = "weights" if len(values) > 1 else "factor"
     curvatures = Curvatures(values, **{role: routed})
@@ -215,10 +217,26 @@ def test_one_operation_does_what_calibration_sees(case: str, longest: float | No
     b.requires_grad_()
     adapter_map = AdapterMap("rotation", unit=3.0, longest=longest)
     z, weight = adapter_map.coefficients(u, n2, curvatures, b)
-    learned = [u, n2, b, routed, *(c for c in values if isinstance(c, Tensor))]
     expected, found = (
-        (out, *torch.autograd.grad(out.sin().sum(), learned))
+        values_and_gradients(out, u, n2, b, routed, *values)
         for out in (1.3 * z @ weight.mT, adapter_map(u, n2, curvatures, b, scaling=1.3))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@LEARNED
+@pytest.mark.parametrize("longest", [40.0, 0.6])
+def test_calibration_sees_what_boost_does(learned: bool, longest: float) -> None:
+    x, a, b, at, bt = parts()
+    leaves = [x @ a.mT, x.square().sum(-1, keepdim=True), b, at, bt]
+    u, n2, b, at, bt = (t.requires_grad_() for t in leaves)
+    c = torch.tensor([1.5], dtype=torch.float64, requires_grad=True) if learned else 1.5
+    adapter_map = AdapterMap("boost", unit=3.0, longest=longest)
+    times = {"time_in": at, "time_out": bt}
+    z, weight = adapter_map.coefficients(u, n2, Curvatures((c,)), b, **times)
+    operation = adapter_map(u, n2, Curvatures((c,)), b, **times, scaling=1.3)
+    expected, found = (
+        values_and_gradients(out, u, n2, b, at, bt, c) for out in (1.3 * z @ weight.mT, operation)
     )
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry import radial
 from beltrami.geometry.chord import root
+from beltrami.kernels.boosted_linear import boosted_linear
 from beltrami.kernels.dtypes import cast, wide
 from beltrami.kernels.gained_linear import gained_linear, gram_matrix, squared_norms
 from beltrami.kernels.lorentz_gain import lorentz_gain
@@ -78,6 +79,20 @@ class AdapterMap:
         """`add_to + scaling·Δ`, (..., out)."""
         if self.variant == "rotation" and self.reference == "paper":
             return self._gained(u, n2, curvatures, weight, scaling, add_to)
+        if self.variant == "boost":
+            assert time_in is not None
+            assert time_out is not None
+            return boosted_linear(
+                u,
+                weight,
+                n2,
+                curvatures.values[0] / self.unit**2,
+                time_in,
+                time_out,
+                scaling=scaling,
+                longest=self.longest,
+                add_to=add_to,
+            )
         with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
             z, wide_weight = self.coefficients(
                 u, n2, curvatures, weight, time_in=time_in, time_out=time_out
