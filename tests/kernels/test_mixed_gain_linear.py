@@ -246,6 +246,7 @@ def test_compiles(longest: float | None, own: bool) -> None:
     u, b, n2, c, weights = arguments(own=own, dtype=torch.float32)
     base = torch.randn(3, 5, 7)
     function = functools.partial(mixed_gain_linear, scaling=1.7, longest=longest, add_to=base)
+    torch._dynamo.reset()  # all partial functions share one limit of recompilations
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     for curvatures in (c, NUMBERS):
         learned = (u, b, n2, weights) if curvatures is NUMBERS else (u, b, n2, weights, c)
