@@ -166,7 +166,5 @@ def test_what_kernels_cannot_do_is_said(device: str) -> None:
 def test_what_is_kept_is_the_input_and_little_a_token(device: str) -> None:
     tokens, rank = 400, 4
     x, *others = made(torch.float32, device, tokens=(tokens,), rank=rank)
-    kept = saved_bytes(
-        lambda: adapted_linear(x, *others, C, fused=True), besides=[x, *others]
-    )
+    kept = saved_bytes(lambda: adapted_linear(x, *others, C, fused=True), besides=[x, *others])
     assert kept <= tokens * 4 * (rank + 2) + 4 * rank * rank

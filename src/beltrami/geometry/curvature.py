@@ -117,12 +117,18 @@ class Curvature(nn.Module):
             f"init={self.init}, size={self.size}, bounds=({lo}, {hi}), learnable={self.learnable}"
         )
 
-    def _deviation(self, raw: Tensor) -> Tensor:
-        """f(raw), written for |raw| > b with the bound in front so that nothing overflows."""
+    @property
+    def reach(self) -> tuple[float, float]:
+        """How far log c can go from its start, up and down: the law's two b."""
         lo, hi = self.bounds
         up, down = math.log(hi / self.init) - _MARGIN, math.log(self.init / lo) - _MARGIN
         if not self.learnable:  # init may be a bound itself; raw is 0 unless another was loaded
             up, down = max(up, _MARGIN), max(down, _MARGIN)
+        return up, down
+
+    def _deviation(self, raw: Tensor) -> Tensor:
+        """f(raw), written for |raw| > b with the bound in front so that nothing overflows."""
+        up, down = self.reach
         bound = torch.where(raw > 0, torch.full_like(raw, up), -down)
         inside = raw.abs() < bound.abs()
         inner, outer = torch.where(inside, raw, 0.0), torch.where(inside, bound, raw)

@@ -2,9 +2,9 @@ r"""A linear layer and the map with a gain beside it, in one operation:
 
     y = x·Wᵀ + bias + s·g·(x·Aᵀ)·Bᵀ,    g = lorentz_gain(c·|x|², c·|B·A·x|²).
 
-It is `norm_linear`, the layer and `gained_linear`. On a GPU their time is that of starting what they
-consist of: as one operation they are one node of autograd, need fewer kernels, and nothing as wide
-as y is copied. Kept for the backward pass are x, u = A·x, two numbers a token, and weights.
+It is `norm_linear`, the layer and `gained_linear`. On a GPU their time is that of starting what
+they consist of: as one operation they are one node of autograd, need fewer kernels, and nothing as
+wide as y is copied. Kept for the backward pass are x, u = A·x, two numbers a token, and weights.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ def adapted_linear(
         )
     if isinstance(c, Tensor) and c.numel() != 1:
         raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
-    arguments = (x, weight, bias, down, up, c, scaling, longest, kernel)
+    # As a matrix once: with more dimensions, every product would make one of it.
+    tokens, shape = as_matrix(x), (*x.shape[:-1], len(weight))
+    arguments = (tokens, weight, bias, down, up, c, scaling, longest, kernel)
     if torch.is_grad_enabled():
         out: Tensor = _AdaptedLinear.apply(*arguments)
-        return out
-    n = x.shape[:-1].numel()
-    if torch.compiler.is_compiling() or not kernel.takes_few(n, x, up):
-        return _forward(*arguments)[0]
-    out = F.linear(x, weight, bias)
-    kernel.few(as_matrix(x), down, up, c, scaling, longest, out)
-    return out
+    elif torch.compiler.is_compiling() or not kernel.takes_few(tokens, up):
+        out = _forward(*arguments)[0]
+    else:
+        out = F.linear(tokens, weight, bias)
+        kernel.few(tokens, down, up, c, scaling, longest, out)
+    return out.view(shape)
 
 
 def _forward(
@@ -78,12 +79,11 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The result, u, n², m² and the Gram matrix of B."""
     gram = kernel.gram_matrix(up)
-    u, n2, z, m2 = kernel.rows(as_matrix(x), down, gram, c, scaling, longest)
+    u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest)
     out = F.linear(x, weight, bias)
-    if torch.compiler.is_compiling():  # what is compiled adds while it does other things
-        return out + (z @ up.mT).view(out.shape), u, n2, m2, gram
-    out.view(-1, out.shape[-1]).addmm_(z, up.mT)
-    return out, u, n2, m2, gram
+    if torch.compiler.is_compiling():  # which adds while it does other things
+        return out + z @ up.mT, u, n2, m2, gram
+    return out.addmm_(z, up.mT), u, n2, m2, gram
 
 
 class _AdaptedLinear(torch.autograd.Function):
@@ -102,9 +102,7 @@ class _AdaptedLinear(torch.autograd.Function):
     ) -> Tensor:
         number = c.detach() if isinstance(c, Tensor) else c
         out, *kept = _forward(x, weight, bias, down, up, number, scaling, longest, kernel)
-        ctx.save_for_backward(
-            x, weight, down, up, *kept, c if isinstance(c, Tensor) else None
-        )
+        ctx.save_for_backward(x, weight, down, up, *kept, c if isinstance(c, Tensor) else None)
         ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
         ctx.kernel = kernel
         return out
@@ -122,20 +120,19 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, down, up, u, n2, m2, gram, c_tensor = ctx.saved_tensors
     c, scaling, longest = ctx.numbers
     wanted = ctx.needs_input_grad
-    dy, flat = as_matrix(dy), as_matrix(x)
     du, dn2, z, wu, by_c = ctx.kernel.gradient_rows(
         dy, up, u, gram, n2, m2, c if c_tensor is None else c_tensor, scaling, longest
     )
     dx = d_weight = d_bias = d_down = d_up = dc = None
     if wanted[0]:
         through = torch.mm(dy, weight)
-        dx = ctx.kernel.input_gradient(flat, down, du, dn2, through).view(x.shape)
+        dx = ctx.kernel.input_gradient(x, down, du, dn2, through)
     if wanted[1]:
-        d_weight = torch.mm(dy.mT, flat)
+        d_weight = torch.mm(dy.mT, x)
     if wanted[2]:
         d_bias = dy.sum(0)
     if wanted[3]:
-        d_down = torch.mm(du.mT, flat)
+        d_down = torch.mm(du.mT, x)
     if wanted[4]:
         d_up = weight_gradient(dy, up, u, z, wu)
     if c_tensor is not None and wanted[5]:

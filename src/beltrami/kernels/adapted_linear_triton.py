@@ -35,14 +35,14 @@ from beltrami.kernels.norm_linear_triton import (
 )
 from beltrami.kernels.starting import parts, start
 
-__all__ = ["few", "gram_matrix", "gradient_rows", "input_gradient", "rows", "takes_few", "why_not"]
+__all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
 
 input_gradient = norm_linear_triton.input_gradient
 
 FORWARD_ROWS, BACKWARD_ROWS = 64, 64  # of a program's tile
 MOST_OF_FOUR_WARPS = 32  # ranks above need more registers for their rows
 FEW = 32  # tokens up to which each has programs of its own
-CHUNK = 1024  # features of x of a program with few tokens
+CHUNK, MOST_CHUNKS = 1024, 64  # features of x of a program with few tokens, and how many such
 UP_COLUMNS, GAIN_COLUMNS = 64, 1024  # outputs of a program with few tokens
 
 
@@ -165,9 +165,10 @@ def gradient_rows(
     return du, dn2, z, wu, by_c
 
 
-def takes_few(n: int, x: Tensor, up: Tensor) -> bool:
-    """Whether `few` is the way to take so many tokens."""
-    return 0 < n <= FEW and up.shape[1] <= ONE_PASS_RANK and x.shape[-1] <= 64 * CHUNK
+def takes_few(x: Tensor, up: Tensor) -> bool:
+    """Whether `few` is the way to take these tokens."""
+    n, columns = x.shape
+    return 0 < n <= FEW and up.shape[1] <= ONE_PASS_RANK and columns <= MOST_CHUNKS * CHUNK
 
 
 def few(

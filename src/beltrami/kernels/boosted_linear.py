@@ -30,7 +30,7 @@ from torch import Tensor
 from beltrami.geometry import radial
 from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
-from beltrami.kernels.gained_linear import _reach, _rounded, _weight_gradient, gram_matrix
+from beltrami.kernels.gained_linear import gram_matrix, reached, rounded, weight_gradient
 from beltrami.kernels.lorentz_gain import LARGEST_GAIN
 from beltrami.kernels.shapes import as_matrix
 
@@ -184,7 +184,7 @@ def _backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
     du, dn2, scaled, y, vy, shares = rows(do, u, gram, n2, c, time_in, scaling, longest)
     dw = dt_out = dt_in = dc = None
     if ctx.needs_input_grad[1] or ctx.needs_input_grad[5]:
-        dboth = _weight_gradient(dout_rows, both, y, scaled, vy)
+        dboth = weight_gradient(dout_rows, both, y, scaled, vy)
         dw, dt_out = cast(dboth[:, :rank], ctx.dtypes[0]), cast(dboth[:, rank], ctx.dtypes[1])
     if ctx.needs_input_grad[4] or ctx.needs_input_grad[3]:
         sums = shares.sum(0)
@@ -210,11 +210,11 @@ def _rows(
 ) -> Tensor:
     """s·ĝ·ŷ, (..., r + 1), in u's dtype."""
     w = wide(u)
-    p, _ = _reach(n2, c, longest)
+    p, _ = reached(n2, c, longest)
     low, sinhc, cosh = _hyperbolic(p.to(w.dtype))
     y = _lifted(w, time_in, sinhc, cosh, low, c)
     _, q = _products(y, gram, c)
-    return _rounded(scaling * _gain(low, q) * y, u.dtype)
+    return rounded(scaling * _gain(low, q) * y, u.dtype)
 
 
 def _rows_backward(
@@ -231,8 +231,8 @@ def _rows_backward(
     rank = u.shape[-1]
     wide_u, wide_do = wide(u), wide(do)
     alpha = cast(time_in, wide_u.dtype)
-    reached, beyond = _reach(n2, c, longest)
-    p = reached.to(wide_u.dtype)
+    p, beyond = reached(n2, c, longest)
+    p = p.to(wide_u.dtype)
     low, sinhc, cosh = _hyperbolic(p)
     y = _lifted(wide_u, time_in, sinhc, cosh, low, c)
     gram_y, q = _products(y, gram, c)
@@ -251,7 +251,7 @@ def _rows_backward(
     return (
         cast(sinhc * dz, u.dtype),
         cast(c * dp, n2.dtype),
-        _rounded(scaling * g * y, u.dtype),
+        rounded(scaling * g * y, u.dtype),
         cast(y, room),
         cast(c * dq * y, room),
         as_matrix(torch.cat([cosh / root * dz, dc], -1)),

@@ -18,10 +18,10 @@ from beltrami.kernels.dtypes import roomy_dtype
 from beltrami.kernels.gained_linear_triton import (
     ROWS,
     _asinhc_prime,
-    _readable,
-    _rounded,
     _sinhc_prime,
     gram_matrix,
+    readable,
+    rounded,
     why_not,
 )
 from beltrami.kernels.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
@@ -77,7 +77,7 @@ def rows(
             u.contiguous(),
             gram.contiguous(),
             n2.contiguous(),
-            _readable(c, u),
+            readable(c, u),
             time_in.contiguous(),
             y,
             n,
@@ -117,7 +117,7 @@ def rows_backward(
             u,
             gram.contiguous(),
             n2,
-            _readable(c, u),
+            readable(c, u),
             time_in.contiguous(),
             du,
             dn2,
@@ -153,9 +153,9 @@ def _store(
     j, k = tl.arange(0, RANK)[None, :], tl.arange(0, _ALIGNED)[None, :]
     dtype: tl.constexpr = ptr.dtype.element_ty
     at = ptr + row * width
-    tl.store(at + j, _rounded(space, dtype), mask=(row < n) & (j < rank))
+    tl.store(at + j, rounded(space, dtype), mask=(row < n) & (j < rank))
     rest = tl.where(k == 0, time[:, None], 0.0)
-    tl.store(at + rank + k, _rounded(rest, dtype), mask=(row < n) & (rank + k < width))
+    tl.store(at + rank + k, rounded(rest, dtype), mask=(row < n) & (rank + k < width))
 
 
 @triton.jit

@@ -84,12 +84,12 @@ def _of_few(
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = wide(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
-    p, _ = _reach(n2, c, longest)
-    g = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    p, _ = reached(n2, c, longest)
+    g = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
     gained = scaling * g * mapped
     if add_to is None:
-        return _rounded(gained, u.dtype)
-    return _rounded(wide(add_to) + gained, add_to.dtype)
+        return rounded(gained, u.dtype)
+    return rounded(wide(add_to) + gained, add_to.dtype)
 
 
 def _forward(
@@ -170,7 +170,7 @@ def gram_matrix(weight: Tensor) -> Tensor:
     return w.mT @ w
 
 
-def _reach(n2: Tensor, c: Tensor | float, longest: float | None) -> tuple[Tensor, Tensor | None]:
+def reached(n2: Tensor, c: Tensor | float, longest: float | None) -> tuple[Tensor, Tensor | None]:
     """p = c·n², not above longest², and where it was."""
     p = c * n2
     if longest is None:
@@ -190,9 +190,9 @@ def _rows(
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = wide(u)
     m2 = squared_norms(w, gram)
-    p, _ = _reach(n2, c, longest)
-    g = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
-    return _rounded(scaling * g * w, u.dtype), m2
+    p, _ = reached(n2, c, longest)
+    g = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
+    return rounded(scaling * g * w, u.dtype), m2
 
 
 def _rows_backward(
@@ -207,8 +207,8 @@ def _rows_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², z, w·u and each token's share of dc."""
     wide_u, wide_dz = wide(u), wide(dz)
-    p, beyond = _reach(n2, c, longest)
-    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    p, beyond = reached(n2, c, longest)
+    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=may_be_far(longest))
     if beyond is not None:
         by_p = torch.where(beyond, 0.0, by_p)
     dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
@@ -219,17 +219,18 @@ def _rows_backward(
     return (
         cast(du, u.dtype),
         cast(c * dp, n2.dtype),
-        _rounded(z, u.dtype),
+        rounded(z, u.dtype),
         cast(w * wide_u, roomy_dtype(u.dtype)),
         dp * n2 + dq * m2,
     )
 
 
-def _may_be_far(longest: float | None) -> bool:
+def may_be_far(longest: float | None) -> bool:
+    """Whether p may be where the gain is computed by logarithms."""
     return longest is None or longest**2 > FAR
 
 
-def _rounded(z: Tensor, dtype: torch.dtype) -> Tensor:
+def rounded(z: Tensor, dtype: torch.dtype) -> Tensor:
     """z in a dtype; not beyond float16's largest number, for infinity times 0 is no number."""
     if dtype == torch.float16:
         most = torch.finfo(dtype).max

@@ -202,7 +202,7 @@ def _far(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
 
 
 @triton.jit
-def _gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+def gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """`lorentz_gain.gain_and_slopes`."""
     far = p > _FAR
     g, by_p, by_q = _near(tl.where(far, 0.0, p), q)
@@ -251,7 +251,7 @@ def limited_gain(
     p = c * n2
     if LIMITED:
         p = tl.where(p > reach, reach, p)
-    g, _, _ = _gain_and_slopes(p, c * m2)
+    g, _, _ = gain_and_slopes(p, c * m2)
     return g
 
 
@@ -272,7 +272,7 @@ def gained_backward(
     beyond = p > reach
     if LIMITED:
         p = tl.where(beyond, reach, p)
-    g, by_p, by_q = _gain_and_slopes(p, c * m2)
+    g, by_p, by_q = gain_and_slopes(p, c * m2)
     if LIMITED:
         by_p = tl.where(beyond, 0.0, by_p)
     dg = scaling * tl.sum(dz * u, axis=1)

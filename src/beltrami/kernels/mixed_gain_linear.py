@@ -21,12 +21,12 @@ from torch import Tensor
 from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gained_linear import (
-    _may_be_far,
-    _reach,
-    _rounded,
-    _weight_gradient,
     gram_matrix,
+    may_be_far,
+    reached,
+    rounded,
     squared_norms,
+    weight_gradient,
 )
 from beltrami.kernels.lorentz_gain import gain, gain_and_slopes
 from beltrami.kernels.shapes import as_matrix
@@ -138,8 +138,8 @@ def _of_few(
     m2 = mapped.square().sum(-1, keepdim=True)
     gained = scaling * _mixture(n2, m2, c, weights, longest) * mapped
     if add_to is None:
-        return _rounded(gained, u.dtype)
-    return _rounded(wide(add_to) + gained, add_to.dtype)
+        return rounded(gained, u.dtype)
+    return rounded(wide(add_to) + gained, add_to.dtype)
 
 
 def _forward(
@@ -200,7 +200,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     dy_rows = as_matrix(dy)
     dz = torch.mm(dy_rows, weight).view(u.shape)
     du, dn2, z, vu, dc, dweights = rows(dz, u, gram, n2, m2, c, weights, scaling, longest, by_c)
-    dw = _weight_gradient(dy_rows, weight, u, z, vu) if ctx.needs_input_grad[1] else None
+    dw = weight_gradient(dy_rows, weight, u, z, vu) if ctx.needs_input_grad[1] else None
     if dc is not None:
         dc = cast(dc if c.ndim > 1 else as_matrix(dc).sum(0), c.dtype)
     return du, dw, dn2, dc, dweights, None, None, dy if ctx.adds else None, None
@@ -210,8 +210,8 @@ def _mixture(
     n2: Tensor, m2: Tensor, c: Tensor, weights: Tensor | None, longest: float | None
 ) -> Tensor:
     """g, (..., 1)."""
-    p, _ = _reach(n2, c, longest)  # (..., k)
-    gains = gain(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    p, _ = reached(n2, c, longest)  # (..., k)
+    gains = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
     return _weighed(gains, weights)
 
 
@@ -231,7 +231,7 @@ def _rows(
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = wide(u)
     m2 = squared_norms(w, gram)
-    return _rounded(scaling * _mixture(n2, m2, c, weights, longest) * w, u.dtype), m2
+    return rounded(scaling * _mixture(n2, m2, c, weights, longest) * w, u.dtype), m2
 
 
 def _rows_backward(
@@ -248,8 +248,8 @@ def _rows_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """du, dn², z, v·u, dc of each token, (..., k), if it is wanted, and dweights."""
     wide_u, wide_dz = wide(u), wide(dz)
-    p, beyond = _reach(n2, c, longest)
-    gains, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=_may_be_far(longest))
+    p, beyond = reached(n2, c, longest)
+    gains, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=may_be_far(longest))
     if beyond is not None:
         by_p = torch.where(beyond, 0.0, by_p)
     scale = scaling * _weighed(gains, weights)
@@ -261,7 +261,7 @@ def _rows_backward(
     return (
         cast(du, u.dtype),
         cast((c * dp).sum(-1, keepdim=True), n2.dtype),
-        _rounded(scale * wide_u, u.dtype),
+        rounded(scale * wide_u, u.dtype),
         cast(v * wide_u, roomy_dtype(u.dtype)),
         dp * n2 + dq * m2 if by_c else None,
         None if weights is None else cast(dg * gains, weights.dtype),

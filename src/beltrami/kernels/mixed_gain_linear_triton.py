@@ -12,7 +12,7 @@ from torch import Tensor
 
 from beltrami.kernels import gained_linear_triton
 from beltrami.kernels.dtypes import roomy_dtype
-from beltrami.kernels.gained_linear_triton import ROWS, _gain_and_slopes, _rounded, gram_matrix
+from beltrami.kernels.gained_linear_triton import ROWS, gain_and_slopes, gram_matrix, rounded
 from beltrami.kernels.norm_linear_triton import padded
 from beltrami.kernels.starting import parts, start
 
@@ -159,13 +159,13 @@ def _rows(
         p = c * n2
         if LIMITED:
             p = tl.where(p > reach, reach, p)
-        part, _, _ = _gain_and_slopes(p, c * m2)
+        part, _, _ = gain_and_slopes(p, c * m2)
         if WEIGHED:
             weight = tl.load(weights_ptr + row * COUNT + i, mask=real, other=0.0)
             part = part * weight.to(tl.float32)
         g += part
     z = (scaling * g)[:, None] * u
-    tl.store(z_ptr + at, _rounded(z, z_ptr.dtype.element_ty), mask=inside)
+    tl.store(z_ptr + at, rounded(z, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real)
 
 
@@ -216,7 +216,7 @@ def _rows_backward(
         beyond = p > reach
         if LIMITED:
             p = tl.where(beyond, reach, p)
-        part, by_p, by_q = _gain_and_slopes(p, c * m2)
+        part, by_p, by_q = gain_and_slopes(p, c * m2)
         if LIMITED:
             by_p = tl.where(beyond, 0.0, by_p)
         share = dg
@@ -236,5 +236,5 @@ def _rows_backward(
     du = scale[:, None] * dz + (2.0 * v)[:, None] * tl.dot(u, gram, input_precision="ieee")
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real)
-    tl.store(z_ptr + at, _rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
+    tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(vu_ptr + at, (v[:, None] * u).to(vu_ptr.dtype.element_ty), mask=inside)

@@ -584,7 +584,8 @@ class HypLoraLinear(HypLoraLayer):
             return None
         if self.training and not isinstance(self.hyplora_dropout[adapter], nn.Identity):
             return None
-        weight, a, b = (m._parameters["weight"] for m in (base, down, up))
+        weight: Any = base._parameters["weight"]
+        a: Any = down._parameters["weight"]
         if not x.dtype == weight.dtype == a.dtype or torch.is_autocast_enabled(x.device.type):
             return None
         adapter_map = up.adapter_map
@@ -593,7 +594,7 @@ class HypLoraLinear(HypLoraLayer):
             weight,
             base._parameters["bias"],
             a,
-            b,
+            up._parameters["weight"],
             self.curvatures(adapter)[0] / adapter_map.unit**2,
             scaling=self.hyplora_scaling[adapter],
             longest=adapter_map.longest,

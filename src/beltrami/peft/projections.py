@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from beltrami.geometry import Curvature
 from beltrami.kernels.norm_linear import norm_linear_beside
 from beltrami.peft.config import CURVATURE_BOUNDS
+from beltrami.peft.curvature_law import learned_curvature
 from beltrami.peft.gains import AdapterMap, Curvatures
 
 TOKEN_REACH = math.log(4.0)  # a token moves a curvature by up to this factor, both ways
@@ -139,8 +140,8 @@ class LearnedCurvature(nn.Module):
         super().__init__()
         self.start = start
         self.weight = nn.Parameter(torch.empty(len(start)))
-        # In a tuple, so that they are not registered: their laws are used, not their parameters.
-        self._laws = tuple(Curvature(c, bounds=CURVATURE_BOUNDS, learnable=False) for c in start)
+        laws = [Curvature(c, bounds=CURVATURE_BOUNDS, learnable=False) for c in start]
+        self._laws = tuple((law.init, *law.reach) for law in laws)
 
     def reset_parameters(self) -> None:
         """Back to the start."""
@@ -148,7 +149,11 @@ class LearnedCurvature(nn.Module):
 
     def forward(self) -> tuple[Tensor, ...]:
         """The curvatures, (1,) each."""
-        return tuple(law.value_at(self.weight[i : i + 1]) for i, law in enumerate(self._laws))
+        if len(self._laws) == 1:
+            return (learned_curvature(self.weight, *self._laws[0]),)
+        return tuple(
+            learned_curvature(self.weight[i : i + 1], *law) for i, law in enumerate(self._laws)
+        )
 
     def no_weight_decay(self) -> set[str]:
         """Decay would pull curvatures back to their start."""
