@@ -121,12 +121,14 @@ def test_many_tokens_take_one_pass(
 def test_few_tokens_take_several_chunks_and_blocks(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    adapted_linear_triton._plan.cache_clear()
     monkeypatch.setattr(adapted_linear_triton, "CHUNK", 16)
     monkeypatch.setattr(adapted_linear_triton, "COLUMNS", 8)
     monkeypatch.setattr(adapted_linear_triton, "UP_COLUMNS", 16)
     monkeypatch.setattr(adapted_linear_triton, "GAIN_COLUMNS", 16)
     check(torch.float32, device, tokens=(1,), longest=2.0)
     check(torch.float32, device, tokens=(2, 3))
+    adapted_linear_triton._plan.cache_clear()
 
 
 def test_without_kernels_it_is_the_parts() -> None:

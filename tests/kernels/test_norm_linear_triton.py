@@ -190,8 +190,10 @@ def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert norm_linear(x, weight)[1].isfinite().all()
 
 
-def test_knows_the_interpreter() -> None:
+def test_knows_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert norm_linear_triton.interpreted() is not torch.cuda.is_available()
+    monkeypatch.setattr(norm_linear_triton.triton, "JITFunction", object)
+    assert not norm_linear_triton.interpreted()
 
 
 @pytest.mark.parametrize(

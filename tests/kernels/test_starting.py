@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beltrami.kernels.starting import _compiled, _kind, parts, start
+from beltrami.kernels.starting import Prepared, _compiled, _kind, parts, start
 
 
 class OnDevice:
@@ -133,6 +133,19 @@ def test_numbers_by_name_are_handed_over_and_not_kept(devices: list[int]) -> Non
         1 / 5,
         1 / 6,
     ]
+
+
+def test_prepared_kernels_are_the_same(devices: list[int]) -> None:
+    kernel, first, second = Kernel(devices), OnDevice(0), OnDevice(0, address=32)
+    prepared = Prepared(kernel, (3, 2), ROWS=4, num_warps=8)
+    prepared(first, 5, 0.5)  # type: ignore[arg-type]
+    prepared(second, 6, 0.25)  # type: ignore[arg-type]
+    assert kernel.starts == [(0, (3, 2, 1), (first, 5, 0.5), {"ROWS": 4, "num_warps": 8})]
+    assert kernel.compiled[0].starts == [((3, 2, 1), (32, 6, 0.25, 4))]
+    for other in (OnDevice(0, address=8), OnDevice(0, dtype=torch.bfloat16), OnDevice(1)):
+        prepared(other, 5, 0.5)  # type: ignore[arg-type]
+    assert [device for device, *_ in kernel.starts] == [0, 0, 0, 1]
+    assert len(kernel.compiled[0].starts) == 1
 
 
 def test_profilers_are_told(devices: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

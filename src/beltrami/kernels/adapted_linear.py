@@ -44,7 +44,7 @@ def adapted_linear(
 
     Returns: (..., out).
     """
-    kernel = fused_module("adapted_linear_triton", fused, x, x, weight, down, up, traced=True)
+    kernel = fused_module("adapted_linear_triton", fused, x, x, weight, down, up)
     if kernel is None:
         x, u, n2 = norm_linear_beside(x, down, fused=fused)
         base = F.linear(x, weight, bias)
@@ -58,7 +58,7 @@ def adapted_linear(
     arguments = (tokens, weight, bias, down, up, c, scaling, longest, kernel)
     if torch.is_grad_enabled():
         out: Tensor = _AdaptedLinear.apply(*arguments)
-    elif torch.compiler.is_compiling() or not kernel.takes_few(tokens, up):
+    elif not kernel.takes_few(tokens, up):
         out = _forward(*arguments)[0]
     else:
         out = F.linear(tokens, weight, bias)
@@ -81,8 +81,6 @@ def _forward(
     gram = kernel.gram_matrix(up)
     u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest)
     out = F.linear(x, weight, bias)
-    if torch.compiler.is_compiling():  # which adds while it does other things
-        return out + z @ up.mT, u, n2, m2, gram
     return out.addmm_(z, up.mT), u, n2, m2, gram
 
 

@@ -8,6 +8,9 @@ made. No sum is spread over programs: the same input gives the same bits.
 
 from __future__ import annotations
 
+import functools
+from typing import Any, NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -20,7 +23,6 @@ from beltrami.kernels.gained_linear_triton import (
     gained_backward,
     gram_matrix,
     limited_gain,
-    numbers,
     readable,
     rounded,
 )
@@ -33,7 +35,7 @@ from beltrami.kernels.norm_linear_triton import (
     interpreted,
     padded,
 )
-from beltrami.kernels.starting import parts, start
+from beltrami.kernels.starting import Prepared, parts, start
 
 __all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
 
@@ -181,60 +183,69 @@ def few(
     out: Tensor,
 ) -> None:
     """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
-    n, columns = x.shape
-    outputs, rank = up.shape
-    chunks, blocks = parts(columns, CHUNK), parts(outputs, UP_COLUMNS)
     if x.stride(1) != 1:
         x = x.contiguous()
+    stored, limited = isinstance(c, Tensor), longest is not None
+    plan = _plan(*x.shape, *up.shape, x.stride(0), stored, limited)
+    between = x.new_empty(plan.room, dtype=torch.float32)
+    plan.down(x, down.contiguous(), between)
+    plan.up(up.contiguous(), between)
+    reach = 0.0 if longest is None else float(longest) ** 2
+    plan.gain(out, between, readable(c, x), float(scaling), reach)
+
+
+class _Plan(NamedTuple):
+    """The kernels of `few` for layers of one shape, and the numbers between them."""
+
+    room: int
+    down: Prepared
+    up: Prepared
+    gain: Prepared
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    n: int, inputs: int, outputs: int, rank: int, input_row: int, stored: bool, limited: bool
+) -> _Plan:
+    """Sizes are compiled in: a model has few of them, and each number handed over takes time."""
+    chunks, blocks = parts(inputs, CHUNK), parts(outputs, UP_COLUMNS)
     # Of each token: parts of u and of n² by chunks, B·u, and parts of m² by blocks.
     room = chunks * (rank + 1) + outputs + blocks
-    between = x.new_empty(n, room, dtype=torch.float32)
-    start(
-        _few_down,
-        (n, chunks),
-        x,
-        down.contiguous(),
-        between,
-        columns,
-        rank,
-        room,
-        x.stride(0),
-        chunks,
-        RANK=padded(rank),
-        CHUNK=CHUNK,
-        COLUMNS=COLUMNS,
-    )
-    start(
-        _few_up,
-        (n, blocks),
-        up.contiguous(),
-        between,
-        outputs,
-        rank,
-        room,
-        chunks,
-        CHUNKS=triton.next_power_of_2(chunks),
-        RANK=padded(rank),
-        COLUMNS=UP_COLUMNS,
-    )
-    start(
-        _few_gain,
-        (n, parts(outputs, GAIN_COLUMNS)),
-        out,
-        between,
-        readable(c, x),
-        outputs,
-        rank,
-        room,
-        chunks,
-        blocks,
-        float(scaling),
-        0.0 if longest is None else float(longest) ** 2,
-        C_STORED=isinstance(c, Tensor),
-        LIMITED=longest is not None,
-        CHUNKS=triton.next_power_of_2(chunks),
-        BLOCKS=triton.next_power_of_2(blocks),
-        COLUMNS=GAIN_COLUMNS,
+    sizes: dict[str, Any] = {"CHUNKS": chunks, "RANK": rank, "ROOM": room}
+    chunk_tile = triton.next_power_of_2(chunks)
+    return _Plan(
+        n * room,
+        Prepared(
+            _few_down,
+            (n, chunks),
+            INPUTS=inputs,
+            INPUT_ROW=input_row,
+            TILE=padded(rank),
+            CHUNK=CHUNK,
+            COLUMNS=COLUMNS,
+            **sizes,
+        ),
+        Prepared(
+            _few_up,
+            (n, blocks),
+            OUTPUTS=outputs,
+            CHUNK_TILE=chunk_tile,
+            TILE=padded(rank),
+            COLUMNS=UP_COLUMNS,
+            **sizes,
+        ),
+        Prepared(
+            _few_gain,
+            (n, parts(outputs, GAIN_COLUMNS)),
+            BLOCKS=blocks,
+            OUTPUTS=outputs,
+            C_STORED=stored,
+            LIMITED=limited,
+            CHUNK_TILE=chunk_tile,
+            BLOCK_TILE=triton.next_power_of_2(blocks),
+            COLUMNS=GAIN_COLUMNS,
+            **sizes,
+        ),
     )
 
 
@@ -297,7 +308,7 @@ def _rows(
     tl.store(n2_ptr + row, n2, mask=real_row)
     u = narrow.to(tl.float32)  # as it is kept, and multiplied by B
     gram = _square(gram_ptr, rank, RANK)
-    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
     tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real_row)
@@ -356,7 +367,7 @@ def _gradient_rows(
     gram = _square(gram_ptr, rank, RANK)
     n2 = tl.load(n2_ptr + row, mask=real_row, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real_row, other=0.0)
-    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real_row)
@@ -378,67 +389,67 @@ def _few_down(
     x_ptr: tl.tensor,
     down_ptr: tl.tensor,
     between_ptr: tl.tensor,
-    columns: tl.tensor,
-    rank: tl.tensor,
-    room: tl.tensor,
-    x_row: tl.tensor,
-    chunks: tl.tensor,
+    INPUTS: tl.constexpr,
+    INPUT_ROW: tl.constexpr,
+    CHUNKS: tl.constexpr,
     RANK: tl.constexpr,
+    ROOM: tl.constexpr,
+    TILE: tl.constexpr,
     CHUNK: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
     """A chunk's part of u and of n²."""
     row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    k = tl.arange(0, RANK)
-    products = tl.zeros((RANK, COLUMNS), tl.float32)
+    k = tl.arange(0, TILE)
+    products = tl.zeros((TILE, COLUMNS), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
     for first in range(0, CHUNK, COLUMNS):
         j = chunk * CHUNK + first + tl.arange(0, COLUMNS)
-        real = j < columns
-        x = tl.load(x_ptr + row * x_row + j, mask=real, other=0.0).to(tl.float32)
+        real = j < INPUTS
+        x = tl.load(x_ptr + row * INPUT_ROW + j, mask=real, other=0.0).to(tl.float32)
         down = tl.load(
-            down_ptr + k[:, None] * columns + j[None, :],
-            mask=(k < rank)[:, None] & real[None, :],
+            down_ptr + k[:, None] * INPUTS + j[None, :],
+            mask=(k < RANK)[:, None] & real[None, :],
             other=0.0,
         ).to(tl.float32)
         products += down * x[None, :]
         squares += x * x
-    here = between_ptr + row * room
-    tl.store(here + chunk * rank + k, tl.sum(products, axis=1), mask=k < rank)
-    tl.store(here + chunks * rank + chunk, tl.sum(squares, axis=0))
+    here = between_ptr + row * ROOM
+    tl.store(here + chunk * RANK + k, tl.sum(products, axis=1), mask=k < RANK)
+    tl.store(here + CHUNKS * RANK + chunk, tl.sum(squares, axis=0))
 
 
 @triton.jit
 def _few_up(
     up_ptr: tl.tensor,
     between_ptr: tl.tensor,
-    outputs: tl.tensor,
-    rank: tl.tensor,
-    room: tl.tensor,
-    chunks: tl.tensor,
     CHUNKS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     RANK: tl.constexpr,
+    ROOM: tl.constexpr,
+    CHUNK_TILE: tl.constexpr,
+    TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
     """A block's part of B·u, and the sum of its squares."""
-    here, block = between_ptr + tl.program_id(0).to(tl.int64) * room, tl.program_id(1)
-    k, chunk = tl.arange(0, RANK), tl.arange(0, CHUNKS)
+    here, block = between_ptr + tl.program_id(0).to(tl.int64) * ROOM, tl.program_id(1)
+    k, chunk = tl.arange(0, TILE), tl.arange(0, CHUNK_TILE)
     u = tl.load(
-        here + chunk[:, None] * rank + k[None, :],
-        mask=(chunk < chunks)[:, None] & (k < rank)[None, :],
+        here + chunk[:, None] * RANK + k[None, :],
+        mask=(chunk < CHUNKS)[:, None] & (k < RANK)[None, :],
         other=0.0,
     )
     u = tl.sum(u, axis=0).to(up_ptr.dtype.element_ty).to(tl.float32)  # as for more tokens
     j = block * COLUMNS + tl.arange(0, COLUMNS)
     up = tl.load(
-        up_ptr + j[:, None] * rank + k[None, :],
-        mask=(j < outputs)[:, None] & (k < rank)[None, :],
+        up_ptr + j[:, None] * RANK + k[None, :],
+        mask=(j < OUTPUTS)[:, None] & (k < RANK)[None, :],
         other=0.0,
     ).to(tl.float32)
     mapped = tl.sum(up * u[None, :], axis=1)
-    after = here + chunks * (rank + 1)
-    tl.store(after + j, mapped, mask=j < outputs)
-    tl.store(after + outputs + block, tl.sum(mapped * mapped, axis=0))
+    after = here + CHUNKS * (RANK + 1)
+    tl.store(after + j, mapped, mask=j < OUTPUTS)
+    tl.store(after + OUTPUTS + block, tl.sum(mapped * mapped, axis=0))
 
 
 @triton.jit
@@ -446,34 +457,34 @@ def _few_gain(
     out_ptr: tl.tensor,
     between_ptr: tl.tensor,
     c_or_ptr: tl.tensor,
-    outputs: tl.tensor,
-    rank: tl.tensor,
-    room: tl.tensor,
-    chunks: tl.tensor,
-    blocks: tl.tensor,
     scaling: tl.tensor,
     reach: tl.tensor,
-    C_STORED: tl.constexpr,
-    LIMITED: tl.constexpr,
     CHUNKS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    RANK: tl.constexpr,
+    ROOM: tl.constexpr,
+    C_STORED: tl.constexpr,
+    LIMITED: tl.constexpr,
+    CHUNK_TILE: tl.constexpr,
+    BLOCK_TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
     """The gain, and the sum."""
     row = tl.program_id(0).to(tl.int64)
-    here = between_ptr + row * room
-    after = here + chunks * (rank + 1)
-    chunk, block = tl.arange(0, CHUNKS), tl.arange(0, BLOCKS)
-    squares = tl.load(here + chunks * rank + chunk, mask=chunk < chunks, other=0.0)
-    mapped_squares = tl.load(after + outputs + block, mask=block < blocks, other=0.0)
+    here = between_ptr + row * ROOM
+    after = here + CHUNKS * (RANK + 1)
+    chunk, block = tl.arange(0, CHUNK_TILE), tl.arange(0, BLOCK_TILE)
+    squares = tl.load(here + CHUNKS * RANK + chunk, mask=chunk < CHUNKS, other=0.0)
+    mapped_squares = tl.load(after + OUTPUTS + block, mask=block < BLOCKS, other=0.0)
     # In blocks of one: the functions are for blocks.
     n2 = tl.sum(squares[None, :], axis=1)
     m2 = tl.sum(mapped_squares[None, :], axis=1)
-    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     scale = scaling * limited_gain(n2, m2, c, reach, LIMITED)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    real = j < outputs
+    real = j < OUTPUTS
     mapped = tl.load(after + j, mask=real, other=0.0)
-    base = tl.load(out_ptr + row * outputs + j, mask=real, other=0.0).to(tl.float32)
+    base = tl.load(out_ptr + row * OUTPUTS + j, mask=real, other=0.0).to(tl.float32)
     found = base + tl.sum(scale, axis=0) * mapped
-    tl.store(out_ptr + row * outputs + j, rounded(found, out_ptr.dtype.element_ty), mask=real)
+    tl.store(out_ptr + row * OUTPUTS + j, rounded(found, out_ptr.dtype.element_ty), mask=real)

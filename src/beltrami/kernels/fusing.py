@@ -7,27 +7,24 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from beltrami.kernels.triton_module import LOADED, triton_module
+from beltrami.kernels.triton_module import triton_module
 
 
 def fused_module(
-    name: str, fused: bool | None, where: Tensor, *arguments: Tensor, traced: bool = False
+    name: str, fused: bool | None, where: Tensor, *arguments: Tensor
 ) -> ModuleType | None:
     """The Triton module of that name if it is to run, else None for the plain implementation.
 
     Args:
         name: of a module in this package with a function `why_not(*arguments)`.
         fused: None takes it on a GPU where it can do the work, False never, True is a `ValueError`
-            where it cannot. What `torch.compile` traces is the plain one unless `traced`.
+            where it cannot. What `torch.compile` traces is the plain one.
         where: the tensor whose device decides.
         arguments: what `why_not` is asked about.
-        traced: whether `torch.compile` may take it, too.
     """
-    if torch.compiler.is_compiling() and not traced:
+    if torch.compiler.is_compiling() or not (fused or (fused is None and where.is_cuda)):
         return None
-    if not (fused or (fused is None and where.is_cuda)):
-        return None
-    module = LOADED.get(name) if torch.compiler.is_compiling() else triton_module(name)
+    module = triton_module(name)
     obstacle = "Triton is not installed" if module is None else module.why_not(*arguments)
     if obstacle is None:
         return module

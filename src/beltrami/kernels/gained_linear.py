@@ -59,7 +59,7 @@ def gained_linear(
             f"{tuple(u.shape)}, {tuple(weight.shape)} and {tuple(n2.shape)}"
         )
     weight = cast(weight, u.dtype)
-    kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2, traced=True)
+    kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
     n2 = cast(n2, wide_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, scaling, longest, add_to)

@@ -219,15 +219,6 @@ def rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def numbers(
-    c_or_ptr: tl.tensor, scaling: tl.tensor, reach: tl.tensor, C_STORED: tl.constexpr
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """c, s and the longest square in float32: compiled code starts kernels with float64."""
-    c = tl.load(c_or_ptr) if C_STORED else tl.full((1,), c_or_ptr, tl.float32)
-    return c, tl.full((1,), scaling, tl.float32), tl.full((1,), reach, tl.float32)
-
-
-@triton.jit
 def gained(
     u: tl.tensor,
     gram: tl.tensor,
@@ -307,7 +298,7 @@ def _rows(
     u = tl.load(u_ptr + at, mask=inside, other=0.0).to(tl.float32)
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
-    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
     z = scale[:, None] * u
     tl.store(z_ptr + at, rounded(z, z_ptr.dtype.element_ty), mask=inside)
@@ -346,7 +337,7 @@ def _rows_backward(
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
-    c, scaling, reach = numbers(c_or_ptr, scaling, reach, C_STORED)
+    c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real)

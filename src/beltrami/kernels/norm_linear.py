@@ -65,7 +65,7 @@ def _arguments(
         )
     dtype = matmul_dtype(x)
     x, weight = cast(x, dtype), cast(weight, dtype)
-    return x, weight, fused_module("norm_linear_triton", fused, x, x, weight, traced=True)
+    return x, weight, fused_module("norm_linear_triton", fused, x, x, weight)
 
 
 def _product_and_norms(

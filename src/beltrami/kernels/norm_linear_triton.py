@@ -111,7 +111,7 @@ def input_gradient(
 
 def interpreted() -> bool:
     """Whether Triton's interpreter runs the kernels, on tensors of any device."""
-    return _INTERPRETED
+    return not isinstance(_norms, triton.JITFunction)
 
 
 def padded(rank: int) -> int:
@@ -240,6 +240,3 @@ def _input_gradient(
         du, weight = du.to(tl.float32), weight.to(tl.float32)
     dx = tl.dot(du, weight, dx, input_precision="ieee")
     tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)
-
-
-_INTERPRETED = not isinstance(_norms, triton.JITFunction)

@@ -27,7 +27,7 @@ def start(
 
     Triton starts kernels on the current device, whichever their tensors are on.
     """
-    if torch.compiler.is_compiling() or not where.is_cuda:  # compiled code minds the device
+    if not where.is_cuda:
         kernel[grid](where, *arguments, **constants)
         return
     device = where.device.index
@@ -38,11 +38,64 @@ def start(
             _start(kernel, grid, device, where, *arguments, **constants)
 
 
+class Prepared:
+    """A kernel with its grid and its constants, for those who start it over and over.
+
+    Args:
+        kernel, grid: as in `start`.
+        constants: values the kernel is compiled for, and options of the compiler.
+    """
+
+    def __init__(self, kernel: Any, grid: tuple[int, ...], **constants: Any) -> None:
+        self.kernel, self.constants = kernel, constants
+        self.grid = _in_three(grid)
+        self._compiled: dict[tuple[Any, ...], tuple[Any, list[Any]]] = {}
+
+    def __call__(self, where: Tensor, *arguments: Any) -> None:
+        """`start(kernel, grid, where, *arguments, **constants)`."""
+        device = where.device.index
+        if not where.is_cuda or device != torch.cuda.current_device():
+            start(self.kernel, self.grid, where, *arguments, **self.constants)
+            return
+        arguments = (where, *arguments)
+        kinds, handed = _look_at(arguments)
+        found = self._compiled.get((device, *kinds))
+        if found is None:
+            compiled = self.kernel[self.grid](*arguments, **self.constants)
+            if _may_be_kept(compiled):
+                rest = _constants_of(self.kernel, len(arguments))
+                last = [self.constants[name] for name in rest]
+                self._compiled[device, *kinds] = compiled, last
+            return
+        compiled, last = found
+        _run(compiled, self.grid, device, arguments, handed, last)
+
+
 def _start(
     kernel: Any, grid: tuple[int, ...], device: int, *arguments: Any, **constants: Any
 ) -> None:
+    kinds, handed = _look_at(arguments)
+    varying = _varying(kernel)
+    named: Any = constants.values()
+    if not varying.isdisjoint(constants):
+        named = [_kind(v) if name in varying else v for name, v in constants.items()]
+    # Not the kernel: its hash is one of its source, and takes long.
+    key = (id(kernel), device, *kinds, *constants, *named)
+    found = _compiled.get(key)
+    if found is None:
+        compiled = kernel[grid](*arguments, **constants)
+        if _may_be_kept(compiled):
+            _compiled[key] = compiled, _constants_of(kernel, len(arguments))
+        return
+    compiled, rest = found
+    last = [constants[name] for name in rest]
+    _run(compiled, _in_three(grid), device, arguments, handed, last)
+
+
+def _look_at(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Their kinds; and they, tensors by their addresses, which Triton need not ask for then."""
     kinds: list[Any] = []
-    handed: list[Any] = []  # tensors by their addresses, which Triton need not ask for then
+    handed: list[Any] = []
     addresses = 0
     for argument in arguments:
         if type(argument) in _NOT_TENSORS:
@@ -53,31 +106,40 @@ def _start(
             addresses |= address
             kinds.append(argument.dtype)
             handed.append(address)
-    aligned: Any = True
-    if addresses % _ALIGNED:
-        aligned = tuple(_kind(argument) for argument in arguments)
-    varying = _varying(kernel)
-    named: Any = constants.values()
-    if not varying.isdisjoint(constants):
-        named = [_kind(v) if name in varying else v for name, v in constants.items()]
-    # Not the kernel: its hash is one of its source, and takes long.
-    key = (id(kernel), device, aligned, *kinds, *constants, *named)
-    found = _compiled.get(key)
-    if found is None:
-        compiled = kernel[grid](*arguments, **constants)
-        if compiled is not None and torch.version.hip is None:  # AMD's have other kinds
-            # Options such as num_warps are no arguments of the kernel.
-            _compiled[key] = compiled, tuple(kernel.arg_names[len(arguments) :])
-        return
-    compiled, rest = found
-    whole = (*grid, 1, 1)[:3]
-    last = [constants[name] for name in rest]
+    if addresses % _ALIGNED:  # rarely, and then it matters which
+        kinds.extend(_kind(argument) for argument in arguments)
+    return kinds, handed
+
+
+def _in_three(grid: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z, *_ = (*grid, 1, 1)
+    return x, y, z
+
+
+def _may_be_kept(compiled: Any) -> bool:
+    """Not what the interpreter made, and not AMD's, which have other kinds."""
+    return compiled is not None and torch.version.hip is None
+
+
+def _constants_of(kernel: Any, given: int) -> tuple[str, ...]:
+    """Arguments after those given in their places; options such as num_warps are none."""
+    return tuple(kernel.arg_names[given:])
+
+
+def _run(
+    compiled: Any,
+    grid: tuple[int, int, int],
+    device: int,
+    arguments: tuple[Any, ...],
+    handed: list[Any],
+    last: list[Any],
+) -> None:
     if _is_watched():
-        compiled[whole](*arguments, *last)
+        compiled[grid](*arguments, *last)
         return
     stream = torch._C._cuda_getCurrentRawStream(device)
     about = compiled.function, compiled.packed_metadata
-    compiled.run(*whole, stream, *about, None, None, None, *handed, *last)
+    compiled.run(*grid, stream, *about, None, None, None, *handed, *last)
 
 
 def _varying(kernel: Any) -> frozenset[str]:

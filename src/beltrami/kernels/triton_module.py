@@ -6,13 +6,10 @@ import functools
 import importlib.util
 from types import ModuleType
 
-LOADED: dict[str, ModuleType] = {}  # by name: what `torch.compile` can look up, as it cannot import
-
 
 @functools.cache
 def triton_module(name: str) -> ModuleType | None:
     """The module of that name in this package; None where Triton is not installed."""
     if importlib.util.find_spec("triton") is None:
         return None
-    LOADED[name] = importlib.import_module(f"beltrami.kernels.{name}")
-    return LOADED[name]
+    return importlib.import_module(f"beltrami.kernels.{name}")

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
 from beltrami.kernels.adapted_linear import adapted_linear
-from beltrami.kernels.triton_module import triton_module
 from beltrami.peft.calibration import Calibration, LinearFit
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.gains import AdapterMap, Curvatures
@@ -32,7 +31,6 @@ from beltrami.peft.residual_norm import ResidualNorm
 
 MergeMode = Literal["error", "tangent", "calibrated"]
 MERGE_MODES = ("error", "tangent", "calibrated")
-KERNELS = ("adapted_linear_triton", "gained_linear_triton", "norm_linear_triton")
 RANDOM_START = 0.02  # standard deviation of B where init_weights is False
 
 
@@ -82,8 +80,6 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         self, base_layer: nn.Module, adapter_name: str, config: HypLoraConfig, **settings: Any
     ) -> None:
         nn.Module.__init__(self)
-        for name in KERNELS if torch.cuda.is_available() else ():
-            triton_module(name)  # torch.compile can look them up, but not import them
         self.base_layer: Any = base_layer
         self.quantization_backend = resolve_quantization_backend(
             self.get_base_layer(),
