@@ -179,6 +179,7 @@ def markdown(timings: list[Timing], document: dict[str, Any]) -> str:
         f"curvatures {mixed}. *written out* makes all points of the five steps from exp to log, "
         f"one after the other."
         f"{_COMPILED if device == 'cuda' else ''}",
+        *([document["note"]] if "note" in document else []),
         f"Goals of HypLoRA: at most {TIME}× LoRA's time ({MODEL_TIME}× in the model), at most "
         f"{SAVED}× of what LoRA keeps for the backward pass, and faster than DoRA. Lines that meet "
         f"them all: {sum(met)} of {len(met)}.",

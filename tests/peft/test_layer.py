@@ -8,7 +8,9 @@ from transformers.pytorch_utils import Conv1D
 
 import beltrami.nn as bnn
 from beltrami.geometry import Lorentz, PoincareBall, lorentz
+from beltrami.kernels.adapted_linear import adapted_linear
 from beltrami.peft import HypLoraConfig, HypLoraLayer
+from beltrami.peft import layer as layer_module
 from tests.peft import tiny
 
 
@@ -348,3 +350,108 @@ def test_other_layers_are_refused_by_name() -> None:
     for base in (nn.Conv2d(2, 2, 1), bnn.Linear(6, 5, manifold=PoincareBall(1.0))):
         with pytest.raises(TypeError, match=rf"{type(base).__name__}.*exclude_modules"):
             get_peft_model(nn.Sequential(base), HypLoraConfig(target_modules=["0"]))
+
+
+# -- in one operation ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_one(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of what goes through a layer and its adapter in one operation."""
+    seen: list[tuple[int, ...]] = []
+
+    def noted(x: Tensor, *arguments: object, **settings: object) -> Tensor:
+        seen.append(tuple(x.shape))
+        return adapted_linear(x, *arguments, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(layer_module, "adapted_linear", noted)
+    return seen
+
+
+def test_a_plain_layer_and_its_gain_are_one_operation(in_one: list[tuple[int, ...]]) -> None:
+    x = inputs()
+    for settings in ({}, {"learn_curvature": "module"}, {"max_radius": None}):
+        layer = layer_of(adapted(**settings))
+        whole = layer(x)
+        assert in_one == [(6, 6)]
+        layer.base_layer.register_forward_hook(lambda *_: None)
+        torch.testing.assert_close(layer(x), whole, rtol=1e-14, atol=0)
+        assert len(in_one) == 1
+        in_one.clear()
+
+
+@pytest.mark.parametrize("part", ["base_layer", "hyplora_A.default", "hyplora_B.default"])
+def test_parts_that_are_watched_are_called(part: str, in_one: list[tuple[int, ...]]) -> None:
+    x = inputs()
+    expected = layer_of(adapted())(x)
+    in_one.clear()
+
+    def hooked(module: nn.Module, calls: list[str]) -> None:
+        module.register_forward_pre_hook(lambda *_: calls.append("before"))
+
+    def backwards(module: nn.Module, calls: list[str]) -> None:
+        module.register_full_backward_hook(lambda *_: calls.append("back"))
+
+    def replaced(module: nn.Module, calls: list[str]) -> None:
+        own = module.forward
+        module.forward = lambda *a, **k: (calls.append("instead"), own(*a, **k))[1]
+
+    for watch in (hooked, backwards, replaced):
+        layer, calls = layer_of(adapted()), []  # type: HypLoraLayer, list[str]
+        watch(layer.get_submodule(part), calls)
+        found = layer(x.requires_grad_())
+        found.sum().backward()
+        torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+        assert calls, watch.__name__
+    assert not in_one
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"variant": "boost"},
+        {"variant": "tangent"},
+        {"reference": "repo"},
+        {"learn_curvature": "token"},
+        {"curvature": [0.1, 1.0]},
+        {"use_dora": True},
+        {"dropout": 0.5},
+    ],
+    ids=str,
+)
+def test_what_is_more_than_a_gain_is_done_in_parts(
+    settings: dict, in_one: list[tuple[int, ...]]
+) -> None:
+    layer_of(adapted(**settings))(inputs())
+    assert not in_one
+
+
+def test_dropout_at_rest_is_nothing(in_one: list[tuple[int, ...]]) -> None:
+    layer_of(adapted(dropout=0.5)).eval()(inputs())
+    assert len(in_one) == 1
+
+
+def test_other_dtypes_autocast_and_several_adapters_are_done_in_parts(
+    in_one: list[tuple[int, ...]],
+) -> None:
+    model = adapted().float()
+    layer = layer_of(model)
+    layer.base_layer.bfloat16()
+    layer(inputs().bfloat16())
+    layer.base_layer.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(inputs().float())
+    model.add_adapter("other", tiny.config(target_modules=["first", "second"]))
+    model.base_model.set_adapter(["default", "other"])
+    layer(inputs().float())
+    assert not in_one
+    model.set_adapter("other")
+    layer(inputs().float())
+    assert len(in_one) == 1
+
+
+def test_compiled_it_is_the_same() -> None:
+    torch._dynamo.reset()
+    layer, x = layer_of(adapted()), inputs()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), layer(x), rtol=1e-14, atol=0)
