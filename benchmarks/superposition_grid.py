@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.superposition import fit_exponent
 from beltrami.data.atomic import write_atomically
 from beltrami.recipes.superposition.config import TWIN
@@ -263,15 +264,16 @@ def _grid_table(cells: Sequence[Cell]) -> list[str]:
     if not found:
         return []
     gammas = sorted({gamma for _, gamma in found})
-    seeds = max(len(values) for values in found.values())
+    seeds = sorted({len(values) for values in found.values()})
+    counted = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else _counted(seeds[0])
     apart = [
         statistics.fmean(values) - theirs
         for (a, gamma), values in found.items()
         if (theirs := published_exponent(a, gamma)) is not None
     ]
     lines = [
-        f"Exponents of the loss over all six widths, ours ({seeds} seed{'s' * (seeds > 1)}) and, "
-        "in brackets, the published ones.",
+        f"Exponents of the loss over all six widths, ours ({counted}) and, in brackets, the "
+        "published ones.",
         "",
         "| data exponent | " + " | ".join(f"γ = {g:g}" for g in gammas) + " |",
         "|---|" + "---|" * len(gammas),
@@ -293,6 +295,10 @@ def _grid_table(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
+def _counted(seeds: int) -> str:
+    return f"{seeds} seed{'s' * (seeds > 1)}"
+
+
 def _loss_table(cells: Sequence[Cell]) -> list[str]:
     widths = published()["settings"]["widths"]
     lines: list[str] = []
@@ -303,21 +309,25 @@ def _loss_table(cells: Sequence[Cell]) -> list[str]:
         theirs = published_losses(a, gamma, density)
         if theirs is None:
             continue
-        ours = [statistics.fmean(column) for column in zip(*(c.losses for c in some), strict=True)]
-        off = [mine / their - 1 for mine, their in zip(ours, theirs, strict=True)]
+        ours = [mean_interval(column) for column in zip(*(c.losses for c in some), strict=True)]
+        off = [mine.mean / their - 1 for mine, their in zip(ours, theirs, strict=True)]
         shown = (
-            f"{mine:.4f} ({their:.4f}, {o:+.0%})"
+            f"{mine.format(4)} ({their:.4f}, {o:+.0%})"
             for mine, their, o in zip(ours, theirs, off, strict=True)
         )
         near = sum(abs(o) <= WITHIN for o in off)
         met = f"{near} of {len(off)} within {WITHIN:.0%}"
+        if all(mine.half_width is not None for mine in ours):
+            pairs = zip(ours, theirs, strict=True)
+            inside = sum(abs(mine.mean - t) <= (mine.half_width or 0) for mine, t in pairs)
+            met += f", {inside} inside the interval"
         lines.append(f"| {density:g} | " + " | ".join(shown) + f" | {met} |")
     if not lines:
         return []
     return [
         "",
         "Losses at data exponent 1 and γ = −0.556, ours and, in brackets, the published ones, by "
-        "the mean number of features a sample.",
+        "the mean number of features a sample; ± is a 95 % interval over seeds.",
         "",
         "| features | " + " | ".join(f"m = {m}" for m in widths) + " | |",
         "|---|" + "---|" * len(widths) + "---|",
@@ -329,10 +339,14 @@ def _share_lines(cells: Sequence[Cell]) -> list[str]:
     """How far shares of represented features are from the published ones."""
     width = published()["represented_width"]
     place = published()["settings"]["widths"].index(width)
+    found: dict[tuple[float, float], list[float]] = {}
+    for cell in cells:
+        if cell.density == 1:
+            found.setdefault((cell.exponent, cell.gamma), []).append(cell.shares[place])
     apart = [
-        cell.shares[place] - theirs
-        for cell in cells
-        if cell.density == 1 and (theirs := published_share(cell.exponent, cell.gamma)) is not None
+        statistics.fmean(shares) - theirs
+        for at, shares in found.items()
+        if (theirs := published_share(*at)) is not None
     ]
     if not apart:
         return []

@@ -46,13 +46,31 @@ def test_the_page_has_ours_and_theirs() -> None:
     text = page(merge({}, [({"command": "c", "hardware": "H", "torch": "2"}, cells)], "abc"))
     assert "| 1 | 1.20 (1.06) | – |" in text
     assert "| 0.3 | – | 0.10 |" in text
-    assert "ours (2 seeds)" in text
+    assert "ours (1 to 2 seeds)" in text
     assert "Over 1 cells the two differ by 0.14" in text
     assert "(0.6902, " in text
     assert "Commit abc. H, torch 2." in text
     # Those of the figure with one width, and of represented features.
     assert f"| -0.556 | {2 * 63**-1.2:.3f} (0.116) |" in text
-    assert "Shares of represented features, φ½ of m = 39: over 2 cells" in text
+    assert "Shares of represented features, φ½ of m = 39: over 1 cells" in text
+
+
+def test_losses_of_several_seeds_have_intervals() -> None:
+    theirs_here = theirs.published_losses(1.0, -0.556, 1.0)
+    assert theirs_here is not None
+    up, down = ([x * (1 + s) for x in theirs_here] for s in (0.01, -0.01))
+    three = [*[1.05 * x for x in theirs_here[:-1]], 2 * theirs_here[-1]]
+    cells = [
+        Cell(1.0, 1.0, -0.556, seed, tuple(losses), (1.0,) * 6, (0.5,) * 6)
+        for seed, losses in enumerate((up, down, three))
+    ]
+    about = {"command": "c", "hardware": "H", "torch": "2"}
+    text = page(merge({}, [(about, cells)], "a"))
+    assert "ours (3 seeds)" in text
+    # Two near and one apart by 5 % lie around it; the last by 100 %, which widens its interval.
+    assert "5 of 6 within 10%, 6 inside the interval" in text
+    assert "(0.6902, +2%)" in text
+    assert text.count(" ± ") >= 6
 
 
 def test_later_cells_take_the_place_of_earlier_ones() -> None:

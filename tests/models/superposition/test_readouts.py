@@ -14,7 +14,7 @@ from beltrami.models.superposition import FeatureSamples, Member, ToyAutoencoder
 from beltrami.models.superposition.curved import curved_gradient
 from beltrami.models.superposition.frequencies import power_law
 
-CURVED = ("distance", "busemann")
+NONLINEAR = ("bent", "distance", "busemann")
 
 
 def points(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,6 +30,9 @@ def test_by_their_definitions() -> None:
     torch.testing.assert_close(read_out(h, w, "distance", 0.7), (lengths - apart.square()) / 2)
     expected = -w.norm(dim=1) * busemann(x[:, None], w[None], 0.7)
     torch.testing.assert_close(read_out(h, w, "busemann", 0.7), expected)
+    flat = torch.tensor([[0.2, 1.0, -0.5]], dtype=torch.float64)
+    bent = read_out(flat, torch.eye(3, dtype=torch.float64), "bent")
+    torch.testing.assert_close(bent, torch.tensor([[0.12, 1.0, -0.375]], dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("readout", "order"), [("distance", 1.0), ("busemann", 0.5)])
@@ -42,13 +45,13 @@ def test_flat_space_is_their_limit(readout, order: float) -> None:  # type: igno
         assert small == pytest.approx(large / 10**order, rel=0.1)
 
 
-@pytest.mark.parametrize("readout", CURVED)
+@pytest.mark.parametrize("readout", NONLINEAR)
 def test_nothing_is_read_of_nothing(readout) -> None:  # type: ignore[no-untyped-def]
     _, w = points()
     assert read_out(torch.zeros(1, 3, dtype=torch.float64), w, readout).abs().max() < 1e-15
 
 
-@pytest.mark.parametrize("readout", CURVED)
+@pytest.mark.parametrize("readout", NONLINEAR)
 def test_the_stacks_gradient_is_that_of_one_model(readout) -> None:  # type: ignore[no-untyped-def]
     stack = ToyStack(20, [Member(3), Member(5)]).double()
     batch = FeatureSamples(power_law(20, 0.5), 30).batch(0)

@@ -5,11 +5,12 @@ origin; in hyperbolic space they stand for the points exp0(h) and exp0(Wᵢ). Wi
 function of the ideal point in the direction of Wᵢ,
 
     linear      h·Wᵢ
+    bent        h·Wᵢ·(1 + |h·Wᵢ|)/2
     distance    (|h|² + |Wᵢ|² − d²(exp0 h, exp0 Wᵢ))/2
     busemann    −|Wᵢ|·B(exp0 h)
 
-Both tend to the linear one as c → 0 and are 0 for h = 0, so that a sample without features gives
-ReLU(b) in all geometries.
+The last two tend to the linear one as c → 0. They are nonlinear in h·Wᵢ, as the second is without
+any geometry, for comparison. All are 0 for h = 0: a sample without features gives ReLU(b).
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) 
     Args:
         h: hidden states, (rows, m). w: rows of the features, (n, m).
         readout: see the head of this file.
-        c: curvature −c, for those that are not linear.
+        c: curvature −c, for the last two.
     """
     if readout == "linear":
         return h @ w.mT
+    if readout == "bent":
+        flat = h @ w.mT
+        return flat * (1 + flat.abs()) / 2
     x = lorentz.exp0(h, c)
     if readout == "busemann":
         return busemann_logits(x, w, c, h.dtype)
     if readout != "distance":
-        raise ValueError(f"readout must be linear, distance or busemann, got {readout!r}")
+        raise ValueError(f"readout must be linear, bent, distance or busemann, got {readout!r}")
     d = gram_distances(x, lorentz.exp0(w, c), c)
     lengths = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
     return (lengths - d.square()) / 2

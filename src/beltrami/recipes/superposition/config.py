@@ -11,19 +11,23 @@ from beltrami.recipes.config import RunConfig
 from beltrami.recipes.superposition.law_names import check_law
 from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
 
-Readout = Literal["linear", "distance", "busemann"]
+Readout = Literal["linear", "bent", "distance", "busemann"]
 TWIN: Readout = "linear"
+CURVED: tuple[Readout, ...] = ("distance", "busemann")
 HALVES: dict[str, str] = {  # the same with half the steps
     "linear": "half",
+    "bent": "half-bent",
     "distance": "half-distance",
     "busemann": "half-busemann",
 }
 FEWEST_WIDTHS = 3
 NAMES = {
     "linear": "linear",
+    "bent": "bent",
     "distance": "hyperbolic distance",
     "busemann": "Busemann",
     "half": "half the steps",
+    "half-bent": "bent, half the steps",
     "half-distance": "hyperbolic distance, half the steps",
     "half-busemann": "Busemann, half the steps",
 }
@@ -74,8 +78,9 @@ class SuperpositionConfig(RunConfig):
     """One more regime, in which all rows have length 1."""
 
     readouts: tuple[Readout, ...] = (TWIN,)
-    """How features are read of a hidden state; distance and busemann are those of hyperbolic space,
-    with as many parameters, and take ten times as long."""
+    """How features are read of a hidden state, with as many parameters: distance and busemann are
+    those of hyperbolic space, bent is as nonlinear without it. They take ten times as long as
+    linear."""
 
     curvature: float = 1.0
     """c of the curvature -c, for the read-outs that have one."""

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.session import Session
-from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN, SuperpositionConfig
+from beltrami.recipes.superposition.config import (
+    CURVED,
+    HALVES,
+    NAMES,
+    TWIN,
+    SuperpositionConfig,
+)
 from beltrami.recipes.superposition.law_names import law_title
 from beltrami.recipes.superposition.laws import frequencies
 from beltrami.recipes.superposition.measures import evaluation, metrics_of
@@ -106,7 +112,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             }
             for readout in (TWIN, *(r for r in self.config.readouts if r != TWIN)):
                 settings = {**common, "readout": readout}
-                if readout != TWIN:
+                if readout in CURVED:
                     settings["curvature"] = self.config.curvature
                 control = None if readout == TWIN else TWIN
                 found.append(Contestant(readout, group, settings, control))
