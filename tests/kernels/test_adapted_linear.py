@@ -41,13 +41,16 @@ def written_out(
     up: Tensor,
     c: Tensor | float,
     longest: float | None,
+    stereographic: bool = False,
 ) -> Tensor:
     n2 = x.square().sum(-1, keepdim=True)
     mapped = F.linear(F.linear(x, down), up)
     p = c * n2
     if longest is not None:
         p = torch.where(p > longest**2, longest**2, p)
-    g = lorentz_gain(p, c * mapped.square().sum(-1, keepdim=True))
+    q = c * mapped.square().sum(-1, keepdim=True)
+    lift = 1 / (1 - p / 4)
+    g = 2 * lift / (1 + (1 + lift**2 * q).sqrt()) if stereographic else lorentz_gain(p, q)
     return F.linear(x, weight, bias) + SCALING * g * mapped
 
 
@@ -60,6 +63,7 @@ def check(
     longest: float | None = None,
     learned: bool = False,
     has_bias: bool = True,
+    stereographic: bool = False,
 ) -> None:
     parts = made(dtype, device, tokens=tokens, rank=rank)
     exact = [t.detach().cpu().double().requires_grad_() for t in parts]
@@ -67,13 +71,14 @@ def check(
     exact_c = torch.tensor([C], dtype=torch.float64, requires_grad=True) if learned else C
     if not has_bias:
         parts[2], exact[2] = None, None  # type: ignore[call-overload]
-    y = adapted_linear(*parts, c, scaling=SCALING, longest=longest, fused=True)
-    expected = written_out(*exact, exact_c, longest)
+    settings = {"scaling": SCALING, "longest": longest, "stereographic": stereographic}
+    y = adapted_linear(*parts, c, **settings, fused=True)  # type: ignore[arg-type]
+    expected = written_out(*exact, exact_c, longest, stereographic)
     dy = torch.randn(expected.shape)
     y.backward(dy.to(device, dtype))
     expected.backward(dy.to(dtype).double())
     with torch.no_grad():
-        again = adapted_linear(*parts, c, scaling=SCALING, longest=longest, fused=True)
+        again = adapted_linear(*parts, c, **settings, fused=True)  # type: ignore[arg-type]
     found, wanted = [y, again], [expected, expected]
     for a, b in zip([*parts, c], [*exact, exact_c], strict=True):
         if isinstance(a, Tensor) and isinstance(b, Tensor):
@@ -97,6 +102,17 @@ def test_limits_and_learned_curvatures(longest: float | None, learned: bool, dev
     check(torch.float32, device, longest=longest, learned=learned)
 
 
+@pytest.mark.parametrize("learned", [False, True])
+def test_stereographic_projections(learned: bool, device: str) -> None:
+    check(torch.float32, device, longest=1.9, learned=learned, stereographic=True)
+    x, weight, bias, down, up = made(torch.float32, device)
+    for longest in (None, 2.0):
+        with pytest.raises(ValueError, match="needs longest below 2"):
+            adapted_linear(
+                x, weight, bias, down, up, C, longest=longest, stereographic=True, fused=True
+            )
+
+
 def test_layers_need_no_bias(device: str) -> None:
     check(torch.float32, device, has_bias=False)
 
@@ -116,6 +132,8 @@ def test_many_tokens_take_one_pass(
     )
     check(torch.bfloat16, device, tokens=(2, 70), rank=rank, longest=3.0, learned=learned)
     assert started == ["_rows", "_gradient_rows", "_rows"]
+    check(torch.bfloat16, device, tokens=(70,), rank=rank, longest=1.9, stereographic=True)
+    assert len(started) == 6
 
 
 def test_few_tokens_take_several_chunks_and_blocks(

@@ -46,18 +46,24 @@ def assert_rows_close(found: Tensor, expected: Tensor) -> None:
 
 
 def check_rows(
-    dz: Tensor, u: Tensor, weight: Tensor, n2: Tensor, device: str, longest: float | None = None
+    dz: Tensor,
+    u: Tensor,
+    weight: Tensor,
+    n2: Tensor,
+    device: str,
+    longest: float | None = None,
+    stereographic: bool = False,
 ) -> None:
     gram = plain.gram_matrix(weight)
     c = torch.tensor([C])
-    z, m2 = plain._rows(u, gram, n2, c, 1.3, longest)
-    backwards = plain._rows_backward(dz, u, gram, n2, m2, c, 1.3, longest)
+    z, m2 = plain._rows(u, gram, n2, c, 1.3, longest, stereographic)
+    backwards = plain._rows_backward(dz, u, gram, n2, m2, c, 1.3, longest, stereographic)
     there = [t.to(device) for t in (dz, u, gram, n2, m2)]
     for curvature in (C, c.to(device)):
-        found = gained_linear_triton.rows(*there[1:4], curvature, 1.3, longest)
+        found = gained_linear_triton.rows(*there[1:4], curvature, 1.3, longest, stereographic)
         for a, b in zip(found, (z, m2), strict=True):
             assert_rows_close(a, b)
-        found = gained_linear_triton.rows_backward(*there, curvature, 1.3, longest)
+        found = gained_linear_triton.rows_backward(*there, curvature, 1.3, longest, stereographic)
         for a, b in zip(found[:4], backwards[:4], strict=True):
             assert_rows_close(a, b)
         if curvature is C:
@@ -74,6 +80,14 @@ def test_fused_rows_are_the_plain_ones(
     rank: int, dtype: torch.dtype, longest: float | None, device: str
 ) -> None:
     check_rows(*tokens(rank, dtype), device, longest)
+
+
+@DTYPES
+@RANKS
+def test_fused_stereographic_rows_are_the_plain_ones(
+    rank: int, dtype: torch.dtype, device: str
+) -> None:
+    check_rows(*tokens(rank, dtype), device, 1.9, stereographic=True)
 
 
 @RANKS
@@ -94,7 +108,9 @@ def test_against_float64(rank: int, device: str) -> None:
     _, u, weight, n2 = tokens(rank, torch.float32)
     gram = plain.gram_matrix(weight)
     there = [t.to(device) for t in (u, gram, n2)]
-    exact = plain._rows(u.double(), plain.gram_matrix(weight.double()), n2.double(), C, 1.0, None)
+    exact = plain._rows(
+        u.double(), plain.gram_matrix(weight.double()), n2.double(), C, 1.0, None, False
+    )
     for a, b in zip(gained_linear_triton.rows(*there, C, 1.0, None), exact, strict=True):
         torch.testing.assert_close(a.cpu().double(), b, rtol=3e-5, atol=1e-30)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.kernels.fusing import fused_module
-from beltrami.kernels.gained_linear import gained_linear, weight_gradient
+from beltrami.kernels.gained_linear import check_reach, gained_linear, weight_gradient
 from beltrami.kernels.norm_linear import norm_linear_beside
 from beltrami.kernels.shapes import as_matrix
 
@@ -32,6 +32,7 @@ def adapted_linear(
     *,
     scaling: float = 1.0,
     longest: float | None = None,
+    stereographic: bool = False,
     fused: bool | None = None,
 ) -> Tensor:
     """`x·Wᵀ + bias + scaling·g·(x·Aᵀ)·Bᵀ`.
@@ -39,7 +40,7 @@ def adapted_linear(
     Args:
         x: (..., d). weight: (out, d). bias: (out,) or None.
         down: A, (r, d). up: B, (out, r).
-        c, scaling, longest: of the gain, as in `gained_linear`.
+        c, scaling, longest, stereographic: of the gain, as in `gained_linear`.
         fused: as in `norm_linear`.
 
     Returns: (..., out).
@@ -49,20 +50,29 @@ def adapted_linear(
         x, u, n2 = norm_linear_beside(x, down, fused=fused)
         base = F.linear(x, weight, bias)
         return gained_linear(
-            u, up, n2, c, scaling=scaling, longest=longest, add_to=base, fused=fused
+            u,
+            up,
+            n2,
+            c,
+            scaling=scaling,
+            longest=longest,
+            stereographic=stereographic,
+            add_to=base,
+            fused=fused,
         )
+    check_reach(longest, stereographic)
     if isinstance(c, Tensor) and c.numel() != 1:
         raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
     # As a matrix once: with more dimensions, every product would make one of it.
     tokens, shape = as_matrix(x), (*x.shape[:-1], len(weight))
-    arguments = (tokens, weight, bias, down, up, c, scaling, longest, kernel)
+    arguments = (tokens, weight, bias, down, up, c, scaling, longest, stereographic, kernel)
     if torch.is_grad_enabled():
         out: Tensor = _AdaptedLinear.apply(*arguments)
     elif not kernel.takes_few(tokens, up):
         out = _forward(*arguments)[0]
     else:
         out = F.linear(tokens, weight, bias)
-        kernel.few(tokens, down, up, c, scaling, longest, out)
+        kernel.few(tokens, down, up, c, scaling, longest, stereographic, out)
     return out.view(shape)
 
 
@@ -75,11 +85,12 @@ def _forward(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
     kernel: ModuleType,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The result, u, n², m² and the Gram matrix of B."""
     gram = kernel.gram_matrix(up)
-    u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest)
+    u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest, stereographic)
     out = F.linear(x, weight, bias)
     return out.addmm_(z, up.mT), u, n2, m2, gram
 
@@ -96,12 +107,15 @@ class _AdaptedLinear(torch.autograd.Function):
         c: Tensor | float,
         scaling: float,
         longest: float | None,
+        stereographic: bool,
         kernel: ModuleType,
     ) -> Tensor:
         number = c.detach() if isinstance(c, Tensor) else c
-        out, *kept = _forward(x, weight, bias, down, up, number, scaling, longest, kernel)
+        out, *kept = _forward(
+            x, weight, bias, down, up, number, scaling, longest, stereographic, kernel
+        )
         ctx.save_for_backward(x, weight, down, up, *kept, c if isinstance(c, Tensor) else None)
-        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
+        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest, stereographic)
         ctx.kernel = kernel
         return out
 
@@ -116,10 +130,10 @@ class _AdaptedLinear(torch.autograd.Function):
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, down, up, u, n2, m2, gram, c_tensor = ctx.saved_tensors
-    c, scaling, longest = ctx.numbers
+    c, *settings = ctx.numbers
     wanted = ctx.needs_input_grad
     du, dn2, z, wu, by_c = ctx.kernel.gradient_rows(
-        dy, up, u, gram, n2, m2, c if c_tensor is None else c_tensor, scaling, longest
+        dy, up, u, gram, n2, m2, c if c_tensor is None else c_tensor, *settings
     )
     dx = d_weight = d_bias = d_down = d_up = dc = None
     if wanted[0]:
@@ -135,4 +149,4 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         d_up = weight_gradient(dy, up, u, z, wu)
     if c_tensor is not None and wanted[5]:
         dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
-    return dx, d_weight, d_bias, d_down, d_up, dc, None, None, None
+    return dx, d_weight, d_bias, d_down, d_up, dc, None, None, None, None

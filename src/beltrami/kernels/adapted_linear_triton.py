@@ -73,13 +73,14 @@ def rows(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """u = A·x, n² = |x|², z = s·g·u and m² = |B·u|² of tokens, (n, ·) each."""
     n, columns = x.shape
     rank = len(down)
     if not _in_one_pass(n, rank, x):
         u, n2 = norm_linear_triton.product_and_norms(x, down)
-        return u, n2, *gained_linear_triton.rows(u, gram, n2, c, scaling, longest)
+        return u, n2, *gained_linear_triton.rows(u, gram, n2, c, scaling, longest, stereographic)
     if x.stride(1) != 1:
         x = x.contiguous()
     u, z = x.new_empty(n, rank), x.new_empty(n, rank)
@@ -103,6 +104,7 @@ def rows(
         0.0 if longest is None else float(longest) ** 2,
         C_STORED=isinstance(c, Tensor),
         LIMITED=longest is not None,
+        STEREOGRAPHIC=stereographic,
         RANK=padded(rank),
         ROWS=FORWARD_ROWS,
         COLUMNS=COLUMNS,
@@ -122,13 +124,16 @@ def gradient_rows(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     n, columns = dy.shape
     rank = u.shape[-1]
     if not _in_one_pass(n, rank, dy):
         dz = torch.mm(dy, up)
-        return gained_linear_triton.rows_backward(dz, u, gram, n2, m2, c, scaling, longest)
+        return gained_linear_triton.rows_backward(
+            dz, u, gram, n2, m2, c, scaling, longest, stereographic
+        )
     if dy.stride(1) != 1:
         dy = dy.contiguous()
     du, z = u.new_empty(2, n, rank).unbind()
@@ -158,6 +163,7 @@ def gradient_rows(
         0.0 if longest is None else float(longest) ** 2,
         C_STORED=isinstance(c, Tensor),
         LIMITED=longest is not None,
+        STEREOGRAPHIC=stereographic,
         RANK=padded(rank),
         ROWS=BACKWARD_ROWS,
         COLUMNS=COLUMNS,
@@ -180,13 +186,14 @@ def few(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
     out: Tensor,
 ) -> None:
     """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
     if x.stride(1) != 1:
         x = x.contiguous()
     stored, limited = isinstance(c, Tensor), longest is not None
-    plan = _plan(*x.shape, *up.shape, x.stride(0), stored, limited)
+    plan = _plan(*x.shape, *up.shape, x.stride(0), stored, limited, stereographic)
     between = x.new_empty(plan.room, dtype=torch.float32)
     plan.down(x, down.contiguous(), between)
     plan.up(up.contiguous(), between)
@@ -205,7 +212,14 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _plan(
-    n: int, inputs: int, outputs: int, rank: int, input_row: int, stored: bool, limited: bool
+    n: int,
+    inputs: int,
+    outputs: int,
+    rank: int,
+    input_row: int,
+    stored: bool,
+    limited: bool,
+    stereographic: bool,
 ) -> _Plan:
     """Sizes are compiled in: a model has few of them, and each number handed over takes time."""
     chunks, blocks = parts(inputs, CHUNK), parts(outputs, UP_COLUMNS)
@@ -241,6 +255,7 @@ def _plan(
             OUTPUTS=outputs,
             C_STORED=stored,
             LIMITED=limited,
+            STEREOGRAPHIC=stereographic,
             CHUNK_TILE=chunk_tile,
             BLOCK_TILE=triton.next_power_of_2(blocks),
             COLUMNS=GAIN_COLUMNS,
@@ -272,6 +287,7 @@ def _rows(
     reach: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -309,7 +325,7 @@ def _rows(
     u = narrow.to(tl.float32)  # as it is kept, and multiplied by B
     gram = _square(gram_ptr, rank, RANK)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
+    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED, STEREOGRAPHIC)
     tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real_row)
 
@@ -336,6 +352,7 @@ def _gradient_rows(
     reach: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -368,7 +385,9 @@ def _gradient_rows(
     n2 = tl.load(n2_ptr + row, mask=real_row, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real_row, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
+    du, dn2, scale, w, by_c = gained_backward(
+        dz, u, gram, n2, m2, c, scaling, reach, LIMITED, STEREOGRAPHIC
+    )
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real_row)
     tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
@@ -466,6 +485,7 @@ def _few_gain(
     ROOM: tl.constexpr,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
     CHUNK_TILE: tl.constexpr,
     BLOCK_TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -481,7 +501,7 @@ def _few_gain(
     n2 = tl.sum(squares[None, :], axis=1)
     m2 = tl.sum(mapped_squares[None, :], axis=1)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale = scaling * limited_gain(n2, m2, c, reach, LIMITED)
+    scale = scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = j < OUTPUTS
     mapped = tl.load(after + j, mask=real, other=0.0)

@@ -16,10 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.kernels import stereographic_gain
 from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.lorentz_gain import FAR, gain, gain_and_slopes
 from beltrami.kernels.shapes import as_matrix
+
+BALL = 2.0  # √p of a stereographic projection stays below
 
 
 def gained_linear(
@@ -30,6 +33,7 @@ def gained_linear(
     *,
     scaling: float = 1.0,
     longest: float | None = None,
+    stereographic: bool = False,
     add_to: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
@@ -41,6 +45,7 @@ def gained_linear(
         c: curvature −c: a number, or a tensor of one, which then gets a gradient.
         scaling: of the whole map.
         longest: √c·n above this counts as this, and gets no gradient.
+        stereographic: takes `stereographic_gain` instead; `longest` has to be below 2 then.
         add_to: (..., out) to add the map to; the gradient goes through.
         fused: as in `norm_linear`.
 
@@ -49,8 +54,17 @@ def gained_linear(
     if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
         with torch.autocast(u.device.type, enabled=False):
             return gained_linear(
-                u, weight, n2, c, scaling=scaling, longest=longest, add_to=add_to, fused=fused
+                u,
+                weight,
+                n2,
+                c,
+                scaling=scaling,
+                longest=longest,
+                stereographic=stereographic,
+                add_to=add_to,
+                fused=fused,
             )
+    check_reach(longest, stereographic)
     if isinstance(c, Tensor) and c.numel() != 1:
         raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
     if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
@@ -62,10 +76,10 @@ def gained_linear(
     kernel = fused_module("gained_linear_triton", fused, u, u, weight, n2)
     n2 = cast(n2, wide_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
-        return _of_few(u, weight, n2, c, scaling, longest, add_to)
+        return _of_few(u, weight, n2, c, scaling, longest, stereographic, add_to)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    arguments = (u, weight, n2, c, scaling, longest, inside, kernel)
+    arguments = (u, weight, n2, c, scaling, longest, stereographic, inside, kernel)
     out: Tensor = (
         _GainedLinear.apply(*arguments) if torch.is_grad_enabled() else _forward(*arguments)[0]
     )
@@ -79,13 +93,13 @@ def _of_few(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
     add_to: Tensor | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = wide(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
-    p, _ = reached(n2, c, longest)
-    g = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
+    g = _gain(n2, m2, c, longest, stereographic)
     gained = scaling * g * mapped
     if add_to is None:
         return rounded(gained, u.dtype)
@@ -99,13 +113,14 @@ def _forward(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
     add_to: Tensor | None,
     kernel: ModuleType | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result, m² and the Gram matrix."""
     gram = (gram_matrix if kernel is None else kernel.gram_matrix)(weight)
     rows = _rows if kernel is None else kernel.rows
-    z, m2 = rows(u, gram, n2, c, scaling, longest)
+    z, m2 = rows(u, gram, n2, c, scaling, longest, stereographic)
     if add_to is None:
         return z @ weight.mT, m2, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
@@ -122,13 +137,16 @@ class _GainedLinear(torch.autograd.Function):
         c: Tensor | float,
         scaling: float,
         longest: float | None,
+        stereographic: bool,
         add_to: Tensor | None,
         kernel: ModuleType | None,
     ) -> Tensor:
         number = c.detach() if isinstance(c, Tensor) else c
-        out, m2, gram = _forward(u, weight, n2, number, scaling, longest, add_to, kernel)
+        out, m2, gram = _forward(
+            u, weight, n2, number, scaling, longest, stereographic, add_to, kernel
+        )
         ctx.save_for_backward(u, weight, n2, m2, gram, c if isinstance(c, Tensor) else None)
-        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest)
+        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest, stereographic)
         ctx.kernel, ctx.adds = kernel, add_to is not None
         return out
 
@@ -143,17 +161,17 @@ class _GainedLinear(torch.autograd.Function):
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     u, weight, n2, m2, gram, c_tensor = ctx.saved_tensors
-    c, scaling, longest = ctx.numbers
+    c, *settings = ctx.numbers
     number = c if c_tensor is None else c_tensor
     rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
     dy_rows = as_matrix(dy)
     dz = torch.mm(dy_rows, weight).view(u.shape)
-    du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, scaling, longest)
+    du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, *settings)
     dw = weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
     dc = None
     if c_tensor is not None and ctx.needs_input_grad[3]:
         dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
-    return du, dw, dn2, dc, None, None, dy if ctx.adds else None, None
+    return du, dw, dn2, dc, None, None, None, dy if ctx.adds else None, None
 
 
 def weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:
@@ -186,12 +204,12 @@ def _rows(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = wide(u)
     m2 = squared_norms(w, gram)
-    p, _ = reached(n2, c, longest)
-    g = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
+    g = _gain(n2, m2, c, longest, stereographic)
     return rounded(scaling * g * w, u.dtype), m2
 
 
@@ -204,11 +222,16 @@ def _rows_backward(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², z, w·u and each token's share of dc."""
     wide_u, wide_dz = wide(u), wide(dz)
     p, beyond = reached(n2, c, longest)
-    g, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=may_be_far(longest))
+    p = p.to(m2.dtype)
+    if stereographic:
+        g, by_p, by_q = stereographic_gain.gain_and_slopes(p, c * m2)
+    else:
+        g, by_p, by_q = gain_and_slopes(p, c * m2, far=may_be_far(longest))
     if beyond is not None:
         by_p = torch.where(beyond, 0.0, by_p)
     dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
@@ -223,6 +246,22 @@ def _rows_backward(
         cast(w * wide_u, roomy_dtype(u.dtype)),
         dp * n2 + dq * m2,
     )
+
+
+def check_reach(longest: float | None, stereographic: bool) -> None:
+    """Refuse what leaves the ball."""
+    if stereographic and (longest is None or not longest < BALL):
+        raise ValueError(f"stereographic=True needs longest below {BALL}, got {longest}")
+
+
+def _gain(
+    n2: Tensor, m2: Tensor, c: Tensor | float, longest: float | None, stereographic: bool
+) -> Tensor:
+    p, _ = reached(n2, c, longest)
+    p = p.to(m2.dtype)
+    if stereographic:
+        return stereographic_gain.gain(p, c * m2)
+    return gain(p, c * m2, far=may_be_far(longest))
 
 
 def may_be_far(longest: float | None) -> bool:

@@ -55,6 +55,7 @@ def rows(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     u, n2 = u.contiguous(), n2.contiguous()
@@ -76,6 +77,7 @@ def rows(
             0.0 if longest is None else float(longest) ** 2,
             C_STORED=isinstance(c, Tensor),
             LIMITED=longest is not None,
+            STEREOGRAPHIC=stereographic,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -91,6 +93,7 @@ def rows_backward(
     c: Tensor | float,
     scaling: float,
     longest: float | None,
+    stereographic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     u, n2 = u.contiguous(), n2.contiguous()
@@ -119,6 +122,7 @@ def rows_backward(
             0.0 if longest is None else float(longest) ** 2,
             C_STORED=isinstance(c, Tensor),
             LIMITED=longest is not None,
+            STEREOGRAPHIC=stereographic,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -211,6 +215,31 @@ def gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, t
 
 
 @triton.jit
+def _stereographic(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """`stereographic_gain.gain_and_slopes`."""
+    one = tl.full(p.shape, 1.0, tl.float32)
+    lift = ratio(one, one - p * 0.25)
+    stretch = root(1.0 + lift * lift * q)
+    share = ratio(lift, 1.0 + stretch)
+    return (
+        2.0 * share,
+        ratio(share * lift, 2.0 * stretch),
+        -ratio(share * share * lift, stretch),
+    )
+
+
+@triton.jit
+def _either(
+    p: tl.tensor, q: tl.tensor, STEREOGRAPHIC: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    if STEREOGRAPHIC:
+        g, by_p, by_q = _stereographic(p, q)
+    else:
+        g, by_p, by_q = gain_and_slopes(p, q)
+    return g, by_p, by_q
+
+
+@triton.jit
 def rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
     """Not beyond float16's largest number, as in the plain one."""
     if dtype == tl.float16:
@@ -227,22 +256,28 @@ def gained(
     scaling: tl.tensor,
     reach: tl.tensor,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """s·g and m² of each row."""
     m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
     m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
-    return scaling * limited_gain(n2, m2, c, reach, LIMITED), m2
+    return scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC), m2
 
 
 @triton.jit
 def limited_gain(
-    n2: tl.tensor, m2: tl.tensor, c: tl.tensor, reach: tl.tensor, LIMITED: tl.constexpr
+    n2: tl.tensor,
+    m2: tl.tensor,
+    c: tl.tensor,
+    reach: tl.tensor,
+    LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
 ) -> tl.tensor:
     """The gain of each row."""
     p = c * n2
     if LIMITED:
         p = tl.where(p > reach, reach, p)
-    g, _, _ = gain_and_slopes(p, c * m2)
+    g, _, _ = _either(p, c * m2, STEREOGRAPHIC)
     return g
 
 
@@ -257,13 +292,14 @@ def gained_backward(
     scaling: tl.tensor,
     reach: tl.tensor,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """du, dn², s·g, w and its share of dc, of each row."""
     p = c * n2
     beyond = p > reach
     if LIMITED:
         p = tl.where(beyond, reach, p)
-    g, by_p, by_q = gain_and_slopes(p, c * m2)
+    g, by_p, by_q = _either(p, c * m2, STEREOGRAPHIC)
     if LIMITED:
         by_p = tl.where(beyond, 0.0, by_p)
     dg = scaling * tl.sum(dz * u, axis=1)
@@ -287,6 +323,7 @@ def _rows(
     reach: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
@@ -299,7 +336,7 @@ def _rows(
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED)
+    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED, STEREOGRAPHIC)
     z = scale[:, None] * u
     tl.store(z_ptr + at, rounded(z, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real)
@@ -324,6 +361,7 @@ def _rows_backward(
     reach: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
+    STEREOGRAPHIC: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
@@ -338,7 +376,9 @@ def _rows_backward(
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    du, dn2, scale, w, by_c = gained_backward(dz, u, gram, n2, m2, c, scaling, reach, LIMITED)
+    du, dn2, scale, w, by_c = gained_backward(
+        dz, u, gram, n2, m2, c, scaling, reach, LIMITED, STEREOGRAPHIC
+    )
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real)
     tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)

@@ -77,7 +77,10 @@ class AdapterMap:
         add_to: Tensor | None = None,
     ) -> Tensor:
         """`add_to + scaling·Δ`, (..., out)."""
-        if self.variant == "rotation" and self.reference == "paper":
+        routed = curvatures.weights is not None or curvatures.factor is not None
+        if self.reference == "paper" and (
+            self.variant == "rotation" or (self.variant == "simplified" and not routed)
+        ):
             return self._gained(u, n2, curvatures, weight, scaling, add_to)
         if self.variant == "boost":
             assert time_in is not None
@@ -100,6 +103,13 @@ class AdapterMap:
         delta = F.linear(cast(scaling * z, u.dtype), cast(wide_weight, u.dtype))
         return delta if add_to is None else (add_to + delta).to(add_to.dtype)
 
+    @property
+    def reach(self) -> float | None:
+        """`longest`, and what the variant itself needs."""
+        if self.variant != "simplified":
+            return self.longest
+        return IN_BALL if self.longest is None else min(self.longest, IN_BALL)
+
     def _gained(
         self,
         u: Tensor,
@@ -109,13 +119,20 @@ class AdapterMap:
         scaling: float,
         add_to: Tensor | None,
     ) -> Tensor:
-        """The rotation in one operation."""
+        """In one operation."""
         values, weights, factor = curvatures
         if weights is None:
             c = values[0] / self.unit**2
             if factor is None:
                 return gained_linear(
-                    u, weight, n2, c, scaling=scaling, longest=self.longest, add_to=add_to
+                    u,
+                    weight,
+                    n2,
+                    c,
+                    scaling=scaling,
+                    longest=self.reach,
+                    stereographic=self.variant == "simplified",
+                    add_to=add_to,
                 )
             several: Tensor | list[float] = c * factor
         elif isinstance(values[0], Tensor):
@@ -164,10 +181,7 @@ class AdapterMap:
         c = c / self.unit**2
         if factor is not None:
             c = c * factor
-        longest = self.longest
-        if self.variant == "simplified":
-            longest = IN_BALL if longest is None else min(longest, IN_BALL)
-        p = _bounded(c * n2, longest)
+        p = _bounded(c * n2, self.reach)
         if self.variant == "rotation":
             return lorentz_gain(p, c * m2)
         lift = 1 / (1 - p / 4)

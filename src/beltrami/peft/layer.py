@@ -166,7 +166,8 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         if config.use_dora:
             self.hyplora_magnitude[adapter_name] = Magnitude(self.out_features)
         self.hyplora_alone[adapter_name] = (
-            (config.variant, config.reference) == ("rotation", "paper")
+            config.variant in ("rotation", "simplified")
+            and config.reference == "paper"
             and adapter_name not in self.hyplora_router
             and residual is None
             and not config.use_dora
@@ -593,7 +594,8 @@ class HypLoraLinear(HypLoraLayer):
             up._parameters["weight"],
             self.curvatures(adapter)[0] / adapter_map.unit**2,
             scaling=self.hyplora_scaling[adapter],
-            longest=adapter_map.longest,
+            longest=adapter_map.reach,
+            stereographic=adapter_map.variant == "simplified",
         )
 
     def _rows_of(self, weight: Tensor) -> Tensor:

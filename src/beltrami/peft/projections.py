@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Curvature
+from beltrami.kernels.curvature_law import learned_curvature
 from beltrami.kernels.norm_linear import norm_linear_beside
 from beltrami.peft.config import CURVATURE_BOUNDS
-from beltrami.peft.curvature_law import learned_curvature
 from beltrami.peft.gains import AdapterMap, Curvatures
 
 TOKEN_REACH = math.log(4.0)  # a token moves a curvature by up to this factor, both ways

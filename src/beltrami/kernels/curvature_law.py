@@ -14,23 +14,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.kernels.dtypes import wide
+from beltrami.kernels.fusing import fused_module
 
-def learned_curvature(raw: Tensor, start: float, up: float, down: float) -> Tensor:
+
+def learned_curvature(
+    raw: Tensor, start: float, up: float, down: float, *, fused: bool | None = None
+) -> Tensor:
     """The curvature in float32 at least, in the shape of raw.
 
     Args:
         raw: 0 at the start.
         start: the curvature there.
         up, down: how far its logarithm can go, both ways.
+        fused: as in `norm_linear`.
     """
+    kernel = fused_module("curvature_law_triton", fused, raw, raw)
+    found = _value_and_slope if kernel is None else kernel.value_and_slope
     if not torch.is_grad_enabled():
-        return _value_and_slope(raw, start, up, down)[0]
-    out: Tensor = _Law.apply(raw, start, up, down)
+        value: Tensor = found(raw, start, up, down)[0]
+        return value
+    out: Tensor = _Law.apply(raw, start, up, down, found)
     return out
 
 
 def _value_and_slope(raw: Tensor, start: float, up: float, down: float) -> tuple[Tensor, Tensor]:
-    r = raw.to(torch.promote_types(raw.dtype, torch.float32))
+    r = wide(raw)
     bound = torch.where(r > 0, torch.full_like(r, up), -down)
     t = r / bound  # not negative
     inside = t < 1
@@ -42,8 +51,9 @@ def _value_and_slope(raw: Tensor, start: float, up: float, down: float) -> tuple
 
 class _Law(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, raw: Tensor, start: float, up: float, down: float) -> Tensor:
-        value, slope = _value_and_slope(raw, start, up, down)
+    def forward(ctx: Any, raw: Tensor, start: float, up: float, down: float, found: Any) -> Tensor:
+        value: Tensor
+        value, slope = found(raw, start, up, down)
         ctx.save_for_backward(slope)
         ctx.dtype = raw.dtype
         return value
@@ -52,4 +62,4 @@ class _Law(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dc: Tensor) -> tuple[Tensor | None, ...]:
         (slope,) = ctx.saved_tensors
-        return (dc * slope).to(ctx.dtype), None, None, None
+        return (dc * slope).to(ctx.dtype), None, None, None, None

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from beltrami.geometry import Curvature
+from beltrami.kernels.curvature_law import learned_curvature
 from beltrami.peft.config import CURVATURE_BOUNDS
-from beltrami.peft.curvature_law import learned_curvature
 from beltrami.peft.projections import LearnedCurvature
 
 RAW = (-1e30, -1e6, -7.0, -2.5, -0.3, 0.0, 1e-6, 0.3, 2.5, 7.0, 1e6, 1e30)
@@ -43,3 +43,22 @@ def test_narrow_parameters_have_wide_curvatures() -> None:
     torch.testing.assert_close(
         module.weight.grad.float(), torch.tensor([0.1, 2.0]), rtol=4e-3, atol=0
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_fused_is_the_plain_one(dtype: torch.dtype, device: str) -> None:
+    pytest.importorskip("triton", reason="Triton comes for Linux alone")
+    law = Curvature(0.5, bounds=CURVATURE_BOUNDS, learnable=False)
+    raw = torch.tensor([*RAW] * 2, dtype=dtype)
+    leaves = [raw.clone().requires_grad_(), raw.to(device).requires_grad_()]
+    plain = learned_curvature(leaves[0], 0.5, *law.reach, fused=False)
+    fused = learned_curvature(leaves[1], 0.5, *law.reach, fused=True)
+    assert fused.dtype == torch.float32
+    torch.testing.assert_close(fused.cpu(), plain, rtol=1e-5, atol=0)
+    for value in (plain, fused):
+        value.sum().backward()
+    assert leaves[0].grad is not None
+    assert leaves[1].grad is not None
+    torch.testing.assert_close(leaves[1].grad.cpu(), leaves[0].grad, rtol=1e-2, atol=1e-30)
+    with pytest.raises(ValueError, match="it computes in float32"):
+        learned_curvature(raw.double().to(device), 0.5, *law.reach, fused=True)
