@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels import adapted_linear_triton
 
 from .checks import saved_bytes
+from .compiling import spills_of
 
 C, SCALING = 0.3, 1.7
 # Products of narrow dtypes are rounded, in another order than float64's.
@@ -188,3 +189,7 @@ def test_what_is_kept_is_the_input_and_little_a_token(device: str) -> None:
     x, *others = made(torch.float32, device, tokens=(tokens,), rank=rank)
     kept = saved_bytes(lambda: adapted_linear(x, *others, C, fused=True), besides=[x, *others])
     assert kept <= tokens * 4 * (rank + 2) + 4 * rank * rank
+
+
+def test_gpus_take_the_kernels_and_hold_their_tiles() -> None:
+    assert spills_of("adapted_linear") == [0] * 16

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor
 
 from beltrami.kernels.row_gaps import row_gaps
+
+from .compiling import spills_of
 
 SIZES = [1, 2, 3, 17, 64, 65, 130]
 
@@ -68,46 +66,5 @@ def test_bad_input(a: Tensor, rows: tuple[int, int], error: type[Exception], mat
         row_gaps(a, *rows)
 
 
-COMPILE = """
-import os, re, subprocess, sys, tempfile, triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from beltrami.kernels import row_gaps_triton as module
-
-tools = os.path.join(os.path.dirname(triton.__file__), "backends/nvidia/bin")
-for dtype, (rows, steps) in module.ROWS_AND_STEPS.items():
-    pointer = "*fp32" if "32" in str(dtype) else "*fp64"
-    kinds = dict.fromkeys(("n", "first", "last", "strips"), "i32")
-    kinds |= {"a_ptr": pointer, "found_ptr": pointer}
-    kinds |= dict.fromkeys(("ROWS", "COLUMNS", "STEPS"), "constexpr")
-    sizes = {"ROWS": rows, "COLUMNS": module.COLUMNS, "STEPS": steps}
-    ordered = {name: kinds[name] for name in module._gaps.arg_names}
-    source = ASTSource(module._gaps, ordered, sizes, {})
-    target = GPUTarget("cuda", 90, 32)
-    built = triton.compile(source, target=target, options={"num_warps": module.WARPS})
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(built.asm["cubin"])
-        file.flush()
-        used = subprocess.run(
-            [os.path.join(tools, "cuobjdump"), "-res-usage", file.name],
-            capture_output=True, text=True, check=True,
-        ).stdout
-    print(re.search(r"STACK:(\\d+)", used)[1])
-"""
-
-
 def test_registers_hold_the_tile() -> None:
-    """Compiled for a GPU, which needs none: a tile that spilled was slower than plain torch."""
-    pytest.importorskip("triton.backends.nvidia", reason="Triton's compiler for CUDA is not there")
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILE],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    last = (done.stderr.strip().splitlines() or [""])[-1]
-    if any(word in last for word in ("ImportError", "ModuleNotFound", "FileNotFound")):
-        pytest.skip(f"this Triton compiles in another way, or has not its tools here: {last}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "0"]  # bytes of a stack, for float32 and float64
+    assert spills_of("row_gaps") == [0, 0]

@@ -1,0 +1,114 @@
+"""Compiles kernels for a GPU, which needs none: what the interpreter takes, the compiler may not.
+
+Run as a program, without TRITON_INTERPRET, it says of each kernel how many bytes its registers do
+not hold: a tile that spills is slower than plain torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WIDE = {"gram_ptr", "n2_ptr", "m2_ptr", "dn2_ptr", "by_c_ptr", "between_ptr", "value_ptr"}
+WIDE |= {"slope_ptr"}
+FLOATS = {"c_or_ptr", "scaling", "reach", "begin", "up", "down"}
+
+
+def spilled(
+    kernel: Any, constants: dict[str, Any], pointers: str | None = None, **options: Any
+) -> int:
+    """Bytes of a stack; what pointers point to is told, or goes by their names."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds: dict[str, str] = {}
+    for name in kernel.arg_names:
+        if name in constants:
+            kinds[name] = "constexpr"
+        elif name in FLOATS:
+            kinds[name] = "fp32"
+        elif name.endswith("_ptr"):
+            kinds[name] = pointers or ("*fp32" if name in WIDE else "*bf16")
+        else:
+            kinds[name] = "i32"
+    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    # Addresses and sizes are multiples of 16, as Triton finds out of those that are.
+    multiples = [i for i, kind in enumerate(kinds.values()) if kind == "i32" or kind[0] == "*"]
+    attributes = {(i,): [["tt.divisibility", 16]] for i in multiples}
+    source = ASTSource(kernel, kinds, places, attributes)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(built.asm["cubin"])
+        file.flush()
+        used = subprocess.run(
+            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    found = re.search(r"STACK:(\d+)", used)
+    assert found is not None, used
+    return int(found[1])
+
+
+def spills_of(kernels: str) -> list[int]:
+    """Of each of some kernels of this file; skips the test where Triton has not its tools."""
+    pytest.importorskip("triton.backends.nvidia", reason="Triton's compiler for CUDA is not there")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.kernels.compiling", kernels],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+    )
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    if any(word in last for word in ("ImportError", "ModuleNotFound", "FileNotFound")):
+        pytest.skip(f"this Triton compiles in another way, or has not its tools here: {last}")
+    assert done.returncode == 0, done.stderr
+    return [int(line) for line in done.stdout.split()]
+
+
+def row_gaps() -> Iterator[int]:
+    """In float32 and in float64."""
+    from beltrami.kernels import row_gaps_triton as module
+
+    for dtype, (rows, steps) in module.ROWS_AND_STEPS.items():
+        sizes = {"ROWS": rows, "COLUMNS": module.COLUMNS, "STEPS": steps}
+        pointers = "*fp32" if "32" in str(dtype) else "*fp64"
+        yield spilled(module._gaps, sizes, pointers, num_warps=module.WARPS)
+
+
+def adapted_linear() -> Iterator[int]:
+    """At the sizes of the benchmark."""
+    from beltrami.kernels import adapted_linear_triton as adapted
+    from beltrami.kernels import curvature_law_triton as law
+
+    for rank, stereographic in ((16, False), (32, False), (32, True)):
+        rows = {
+            "C_STORED": False,
+            "LIMITED": True,
+            "STEREOGRAPHIC": stereographic,
+            "RANK": rank,
+            "ROWS": adapted.FORWARD_ROWS,
+            "COLUMNS": adapted.COLUMNS,
+            "WIDEN": False,
+        }
+        for kernel in (adapted._rows, adapted._gradient_rows):
+            yield spilled(kernel, rows)
+        plan = adapted._plan(1, 4096, 14336, rank, 4096, False, True, stereographic)
+        for prepared in (plan.down, plan.up, plan.gain):
+            yield spilled(prepared.kernel, prepared.constants)
+    yield spilled(law._law, {"COUNT": law.COUNT})
+
+
+if __name__ == "__main__":
+    for stack in {"row_gaps": row_gaps, "adapted_linear": adapted_linear}[sys.argv[1]]():
+        print(stack)
