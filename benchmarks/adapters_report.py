@@ -231,5 +231,6 @@ def summary(documents: list[dict[str, Any]], measured: list[list[Timing]]) -> st
             cells = tuple(_range(group, _worse(name)) for name in shown)
             cells += tuple(_range(group, _saved(name)) for name in (OURS, DORA))
             body.append((case, mode, *cells))
-        parts += [made(document), table(header, body)]
+        noted = [document["note"]] if "note" in document else []
+        parts += [made(document), *noted, table(header, body)]
     return "\n\n".join(parts)

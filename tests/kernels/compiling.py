@@ -103,7 +103,7 @@ def adapted_linear() -> Iterator[int]:
         }
         for kernel in (adapted._rows, adapted._gradient_rows):
             yield spilled(kernel, rows)
-        plan = adapted._plan(1, 4096, 14336, rank, 4096, False, True, stereographic)
+        plan = adapted._plan(1, 4096, 14336, rank, False, True, stereographic)
         for prepared in (plan.down, plan.up, plan.gain):
             yield spilled(prepared.kernel, prepared.constants)
     yield spilled(law._law, {"COUNT": law.COUNT})

@@ -156,19 +156,64 @@ def test_without_kernels_it_is_the_parts() -> None:
     torch.testing.assert_close(y, written_out(*parts, C, 2.0))
 
 
-def test_inputs_of_any_layout(device: str) -> None:
-    x, weight, bias, down, up = (t.detach() for t in made(torch.float32, device))
-    odd = x.new_zeros(5, 3, 80).transpose(0, 1)[..., ::2].copy_(x)
-    with torch.no_grad():
-        expected = adapted_linear(x, weight, bias, down, up, C, fused=True)
-        found = adapted_linear(odd, weight, bias, down, up, C, fused=True)
-    torch.testing.assert_close(found, expected)
-    y = adapted_linear(odd.requires_grad_(), weight, bias, down, up, C, fused=True)
-    torch.testing.assert_close(y.detach(), expected)
-    y.sum().backward()  # whose gradient has no strides
-    plain = x.clone().requires_grad_()
-    adapted_linear(plain, weight, bias, down, up, C, fused=False).sum().backward()
-    torch.testing.assert_close(odd.grad, plain.grad, rtol=1e-4, atol=1e-5)
+def laid_out(values: Tensor, how: str) -> Tensor:
+    """The same numbers, (n, d), in memory as `how` says."""
+    n, d = values.shape
+    if how == "rows apart":
+        return values.new_zeros(n, 2 * d)[:, :d].copy_(values)
+    if how == "numbers apart":
+        return values.new_zeros(n, 2 * d)[:, ::2].copy_(values)
+    if how == "last of each":
+        return values.new_zeros(n, 3, d)[:, -1].copy_(values)
+    return values.mT.contiguous().mT
+
+
+LAYOUTS = ("rows apart", "numbers apart", "last of each", "transposed")
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("one_pass", [1, 4096])
+def test_inputs_and_gradients_of_any_layout(
+    how: str, one_pass: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", one_pass)
+    x, *weights = (t.detach() for t in made(torch.bfloat16, device, tokens=(15,)))
+    dy = torch.randn(15, 24).to(x)
+    outcomes = []
+    for as_given in (True, False):
+        tokens = (x.clone() if as_given else laid_out(x, how)).requires_grad_()
+        y = adapted_linear(tokens, *weights, C, fused=True)
+        back = dy if as_given else laid_out(dy, how)
+        (dx,) = torch.autograd.grad(y, tokens, back)
+        with torch.no_grad():
+            few = adapted_linear(tokens, *weights, C, fused=True)
+        outcomes.append((y.detach(), dx, few))
+    for expected, found in zip(*outcomes, strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("one_pass", [1, 4096])
+def test_one_gradient_for_all_tokens(
+    one_pass: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sum gives: a tensor without strides."""
+    monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", one_pass)
+    x, *weights = made(torch.bfloat16, device, tokens=(15,))
+    y = adapted_linear(x, *weights, C, fused=True)
+    (found,) = torch.autograd.grad(y, x, torch.ones_like(y[:1, :1]).expand_as(y), retain_graph=True)
+    (expected,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    assert torch.equal(found, expected)
+
+
+def test_autocast_leaves_the_backward_pass_alone(device: str) -> None:
+    parts = made(torch.float32, device)
+    y = adapted_linear(*parts, C, fused=True)
+    dy = torch.randn(y.shape).to(device)
+    expected = torch.autograd.grad(y, parts, dy, retain_graph=True)
+    with torch.autocast(torch.device(device).type, torch.bfloat16):
+        found = torch.autograd.grad(y, parts, dy)
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_what_kernels_cannot_do_is_said(device: str) -> None:

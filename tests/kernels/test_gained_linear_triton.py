@@ -234,7 +234,7 @@ def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "dtypes", "text"),
     [
-        (129, (torch.float32, torch.float32), "up to 128 numbers, got 129"),
+        (129, (torch.float32, torch.float32), "up to 128 there, got 129"),
         (3, (torch.float64, torch.float64), "in float32, got torch.float64"),
         (3, (torch.float32, torch.float64), "got torch.float32 and norms of torch.float64"),
     ],

@@ -251,7 +251,7 @@ def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "count", "dtype", "text"),
     [
-        (129, 2, torch.float32, "up to 128 numbers, got 129"),
+        (129, 2, torch.float32, "up to 128 there, got 129"),
         (3, 17, torch.float32, "up to 16 curvatures, got 17"),
         (3, 2, torch.float64, "in float32, got torch.float64"),
     ],

@@ -427,8 +427,52 @@ def test_what_is_more_than_a_gain_is_done_in_parts(
 
 
 def test_dropout_at_rest_is_nothing(in_one: list[tuple[int, ...]]) -> None:
-    layer_of(adapted(dropout=0.5)).eval()(inputs())
+    layer = layer_of(adapted(dropout=0.5)).eval()
+    layer(inputs())
     assert len(in_one) == 1
+    layer.hyplora_dropout.train()  # alone, as for samples of what a model does not know
+    x = inputs()
+    assert not torch.equal(layer(x), layer(x))
+
+
+def test_hooks_of_all_modules_see_the_parts(in_one: list[tuple[int, ...]]) -> None:
+    seen: list[str] = []
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, *_: seen.append(type(module).__name__)
+    )
+    try:
+        layer_of(adapted())(inputs())
+    finally:
+        handle.remove()
+    assert {"Linear", "DownProjection", "UpProjection"} <= set(seen)
+    assert not in_one
+
+
+def test_parameters_that_are_elsewhere(in_one: list[tuple[int, ...]]) -> None:
+    """As in replicas of `DataParallel`, or behind a parametrisation."""
+    x = inputs()
+    expected = layer_of(adapted())(x)
+    in_one.clear()
+    for part in ("base_layer", "hyplora_A.default", "hyplora_B.default"):
+        layer = layer_of(adapted())
+        module = layer.get_submodule(part)
+        for name, p in list(module.named_parameters()):
+            del module._parameters[name]
+            setattr(module, name, p.detach())
+        torch.testing.assert_close(layer(x), expected, rtol=1e-14, atol=0)
+    layer = layer_of(adapted())
+    nn.utils.parametrizations.weight_norm(layer.hyplora_A["default"])
+    torch.testing.assert_close(layer(x), expected, rtol=1e-12, atol=1e-12)
+    assert not in_one
+
+
+def test_a_deleted_adapter_leaves_nothing() -> None:
+    model = adapted()
+    model.add_adapter("other", tiny.config(target_modules=["first", "second"]))
+    model.delete_adapter("other")
+    layer = layer_of(model)
+    for name in layer.adapter_layer_names + layer.other_param_names:
+        assert "other" not in getattr(layer, name), name
 
 
 def test_other_dtypes_autocast_and_several_adapters_are_done_in_parts(

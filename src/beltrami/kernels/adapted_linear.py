@@ -148,5 +148,5 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     if wanted[4]:
         d_up = weight_gradient(dy, up, u, z, wu)
     if c_tensor is not None and wanted[5]:
-        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
+        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor)
     return dx, d_weight, d_bias, d_down, d_up, dc, None, None, None, None

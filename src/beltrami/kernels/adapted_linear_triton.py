@@ -23,13 +23,13 @@ from beltrami.kernels.gained_linear_triton import (
     gained_backward,
     gram_matrix,
     limited_gain,
+    rank_obstacle,
     readable,
     rounded,
 )
 from beltrami.kernels.norm_linear_triton import (
     COLUMNS,
     DTYPES,
-    MAX_RANK,
     ONE_PASS,
     ONE_PASS_RANK,
     interpreted,
@@ -61,9 +61,7 @@ def why_not(x: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> str | None:
             return f"its tensors must have one dtype, got {x.dtype} and {t.dtype}"
     if x.dtype not in DTYPES:
         return f"it multiplies in float16, bfloat16 or float32, got {x.dtype}"
-    if len(down) > MAX_RANK:
-        return f"it takes ranks of up to {MAX_RANK}, got {len(down)}"
-    return None
+    return rank_obstacle(len(down), x)
 
 
 def rows(
@@ -190,10 +188,9 @@ def few(
     out: Tensor,
 ) -> None:
     """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
-    if x.stride(1) != 1:
-        x = x.contiguous()
+    x = x.contiguous()  # of few rows; else a kernel would be compiled for every distance of theirs
     stored, limited = isinstance(c, Tensor), longest is not None
-    plan = _plan(*x.shape, *up.shape, x.stride(0), stored, limited, stereographic)
+    plan = _plan(*x.shape, *up.shape, stored, limited, stereographic)
     between = x.new_empty(plan.room, dtype=torch.float32)
     plan.down(x, down.contiguous(), between)
     plan.up(up.contiguous(), between)
@@ -216,7 +213,6 @@ def _plan(
     inputs: int,
     outputs: int,
     rank: int,
-    input_row: int,
     stored: bool,
     limited: bool,
     stereographic: bool,
@@ -233,7 +229,6 @@ def _plan(
             _few_down,
             (n, chunks),
             INPUTS=inputs,
-            INPUT_ROW=input_row,
             TILE=padded(rank),
             CHUNK=CHUNK,
             COLUMNS=COLUMNS,
@@ -409,7 +404,6 @@ def _few_down(
     down_ptr: tl.tensor,
     between_ptr: tl.tensor,
     INPUTS: tl.constexpr,
-    INPUT_ROW: tl.constexpr,
     CHUNKS: tl.constexpr,
     RANK: tl.constexpr,
     ROOM: tl.constexpr,
@@ -425,7 +419,7 @@ def _few_down(
     for first in range(0, CHUNK, COLUMNS):
         j = chunk * CHUNK + first + tl.arange(0, COLUMNS)
         real = j < INPUTS
-        x = tl.load(x_ptr + row * INPUT_ROW + j, mask=real, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * INPUTS + j, mask=real, other=0.0).to(tl.float32)
         down = tl.load(
             down_ptr + k[:, None] * INPUTS + j[None, :],
             mask=(k < RANK)[:, None] & real[None, :],

@@ -34,7 +34,7 @@ from beltrami.kernels.gained_linear import gram_matrix, reached, rounded, weight
 from beltrami.kernels.lorentz_gain import LARGEST_GAIN
 from beltrami.kernels.shapes import as_matrix
 
-LONGEST = 60.0  # of √p: e^60 times a long update is still a float32
+LONGEST = 40.0  # of √p: e^−80, and that over c, is still a normal float32
 LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is no number
 LOG_LARGEST_CUBED = math.log(LARGEST_SLOPE) / 3
 
@@ -60,7 +60,7 @@ def boosted_linear(
         c: curvature −c: a number, or a tensor of one, which then gets a gradient.
         time_in: α, (r,). time_out: b, (out,).
         scaling: of the whole map.
-        longest: √p above this counts as this, and gets no gradient; at most 60.
+        longest: √p above this counts as this, and gets no gradient; at most 40.
         add_to: (..., out) to add the map to; the gradient goes through.
         fused: as in `norm_linear`.
 
@@ -81,7 +81,7 @@ def boosted_linear(
                 fused=fused,
             )
     _check(u, weight, n2, c, time_in, time_out)
-    kernel = fused_module("boosted_linear_triton", fused, u, u, weight, n2)
+    kernel = fused_module("boosted_linear_triton", fused, u, u, weight, n2, time_in, time_out)
     n2 = cast(n2, wide_dtype(n2.dtype))
     c = cast(c, wide_dtype(u.dtype)) if isinstance(c, Tensor) else c
     longest = LONGEST if longest is None else min(longest, LONGEST)
@@ -190,7 +190,7 @@ def _backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
         sums = shares.sum(0)
         dt_in = cast(sums[:rank], time_in.dtype)
         if c_tensor is not None:
-            dc = cast(sums[rank].reshape(c_tensor.shape), c_tensor.dtype)
+            dc = sums[rank].reshape(c_tensor.shape).to(c_tensor)
     return du, dw, dn2, dc, dt_in, dt_out, None, None, dout if ctx.adds else None, None
 
 

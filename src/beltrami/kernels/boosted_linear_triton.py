@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from beltrami.kernels import boosted_linear
+from beltrami.kernels import boosted_linear, gained_linear_triton
 from beltrami.kernels.dtypes import roomy_dtype
 from beltrami.kernels.gained_linear_triton import (
     ROWS,
@@ -22,7 +22,6 @@ from beltrami.kernels.gained_linear_triton import (
     gram_matrix,
     readable,
     rounded,
-    why_not,
 )
 from beltrami.kernels.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 from beltrami.kernels.norm_linear_triton import padded
@@ -36,6 +35,14 @@ WEIGHT_ROWS = 32  # of a tile of [B b]
 _ALIGNED = tl.constexpr(ALIGNED)
 _LARGEST = tl.constexpr(boosted_linear.LARGEST_SLOPE)
 _LOG_LARGEST_CUBED = tl.constexpr(boosted_linear.LOG_LARGEST_CUBED)
+
+
+def why_not(u: Tensor, weight: Tensor, n2: Tensor, time_in: Tensor, time_out: Tensor) -> str | None:
+    """What keeps the kernels from taking arguments of `boosted_linear`; None if nothing does."""
+    for column in (time_in, time_out):
+        if column.device != u.device:
+            return f"its tensors must be on one device, got {u.device} and {column.device}"
+    return gained_linear_triton.why_not(u, weight, n2)
 
 
 def both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,7 +11,7 @@ from beltrami.kernels.triton_module import triton_module
 
 
 def fused_module(
-    name: str, fused: bool | None, where: Tensor, *arguments: Tensor
+    name: str, fused: bool | None, where: Tensor, *arguments: Tensor | None
 ) -> ModuleType | None:
     """The Triton module of that name if it is to run, else None for the plain implementation.
 

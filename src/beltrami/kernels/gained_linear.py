@@ -170,7 +170,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     dw = weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
     dc = None
     if c_tensor is not None and ctx.needs_input_grad[3]:
-        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor.dtype)
+        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor)
     return du, dw, dn2, dc, None, None, None, dy if ctx.adds else None, None
 
 

@@ -7,6 +7,7 @@ input gives the same bits.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -21,6 +22,7 @@ from beltrami.kernels.norm_linear_triton import DTYPES, MAX_RANK, interpreted, p
 from beltrami.kernels.starting import parts, start
 
 ROWS = 32  # of a program
+SMALL_RANK = 64  # the most on GPUs with little shared memory
 
 _FAR = tl.constexpr(lorentz_gain.FAR)
 _LARGEST = tl.constexpr(lorentz_gain.LARGEST_GAIN)
@@ -35,9 +37,21 @@ def why_not(u: Tensor, weight: Tensor, n2: Tensor) -> str | None:
         return f"its tensors must be on one device, got {u.device}, {weight.device}, {n2.device}"
     if u.dtype not in DTYPES or n2.dtype == torch.float64:
         return f"it computes in float32, got {u.dtype} and norms of {n2.dtype}"
-    if u.shape[-1] > MAX_RANK:
-        return f"it takes rows of up to {MAX_RANK} numbers, got {u.shape[-1]}"
+    return rank_obstacle(u.shape[-1], u)
+
+
+def rank_obstacle(rank: int, where: Tensor) -> str | None:
+    """What keeps the kernels from so long rows on a tensor's device."""
+    most = MAX_RANK if not where.is_cuda or _has_room(where.device) else SMALL_RANK
+    if rank > most:
+        return f"it takes ranks of up to {most} there, got {rank}"
     return None
+
+
+@functools.cache
+def _has_room(device: torch.device) -> bool:
+    """Whether the shared memory of a GPU holds the largest tiles: not before Ampere."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def gram_matrix(weight: Tensor) -> Tensor:

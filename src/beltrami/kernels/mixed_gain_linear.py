@@ -31,6 +31,7 @@ from beltrami.kernels.gained_linear import (
 from beltrami.kernels.lorentz_gain import gain, gain_and_slopes
 from beltrami.kernels.shapes import as_matrix
 
+MOST_KEPT = 256  # sets of curvatures; whose change all the time are not worth more
 _tensors: dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor] = {}
 
 
@@ -74,7 +75,7 @@ def mixed_gain_linear(
         c = _as_tensor(c, u)
     _check(u, weight, n2, c, weights)
     weight = cast(weight, u.dtype)
-    kernel = fused_module("mixed_gain_linear_triton", fused, u, u, weight, n2, c)
+    kernel = fused_module("mixed_gain_linear_triton", fused, u, u, weight, n2, c, weights)
     n2 = cast(n2, wide_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, weights, scaling, longest, add_to)
@@ -116,9 +117,12 @@ def _as_tensor(numbers: Sequence[float], u: Tensor) -> Tensor:
     found = _tensors.get(key)
     if found is None:
         with torch.inference_mode(False):  # a tensor made in it cannot be saved in training
-            # Nobody waits for it.
-            found = torch.tensor(key[0], dtype=dtype).to(u.device, non_blocking=True)
-        if type(found) is Tensor:  # and no stand-in of a mode that will end
+            here = torch.tensor(key[0], dtype=dtype, device="cpu")
+            found = here.to(u.device, non_blocking=True)  # nobody waits for it
+        # No stand-in of a mode that will end, and nothing that a graph will fill.
+        if type(found) is Tensor and not (u.is_cuda and torch.cuda.is_current_stream_capturing()):
+            if len(_tensors) >= MOST_KEPT:
+                del _tensors[next(iter(_tensors))]
             _tensors[key] = found
     return found
 
@@ -202,7 +206,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     du, dn2, z, vu, dc, dweights = rows(dz, u, gram, n2, m2, c, weights, scaling, longest, by_c)
     dw = weight_gradient(dy_rows, weight, u, z, vu) if ctx.needs_input_grad[1] else None
     if dc is not None:
-        dc = cast(dc if c.ndim > 1 else as_matrix(dc).sum(0), c.dtype)
+        dc = (dc if c.ndim > 1 else as_matrix(dc).sum(0)).to(c)
     return du, dw, dn2, dc, dweights, None, None, dy if ctx.adds else None, None
 
 

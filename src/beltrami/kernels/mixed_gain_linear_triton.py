@@ -21,10 +21,12 @@ __all__ = ["gram_matrix", "rows", "rows_backward", "why_not"]
 MOST_CURVATURES = 16  # the kernels' code is as long as there are curvatures
 
 
-def why_not(u: Tensor, weight: Tensor, n2: Tensor, c: Tensor) -> str | None:
+def why_not(u: Tensor, weight: Tensor, n2: Tensor, c: Tensor, weights: Tensor | None) -> str | None:
     """What keeps the kernels from taking arguments of `mixed_gain_linear`; None if nothing does."""
     if c.shape[-1] > MOST_CURVATURES:
         return f"it takes up to {MOST_CURVATURES} curvatures, got {c.shape[-1]}"
+    if weights is not None and weights.device != u.device:
+        return f"its tensors must be on one device, got {u.device} and {weights.device}"
     return gained_linear_triton.why_not(u, weight, n2)
 
 

@@ -577,9 +577,12 @@ class HypLoraLinear(HypLoraLayer):
         base: Any = modules["base_layer"]
         down: Any = modules["hyplora_A"]._modules[adapter]  # type: ignore[union-attr]
         up: Any = modules["hyplora_B"]._modules[adapter]  # type: ignore[union-attr]
+        dropout: Any = modules["hyplora_dropout"]._modules[adapter]  # type: ignore[union-attr]
         if type(base) is not nn.Linear or not (_is_bare(base) and _is_bare(down) and _is_bare(up)):
             return None
-        if self.training and not isinstance(self.hyplora_dropout[adapter], nn.Identity):
+        if dropout.training and not isinstance(dropout, nn.Identity):
+            return None
+        if nn.modules.module._has_any_global_hook() or "bias" not in base._parameters:
             return None
         weight: Any = base._parameters["weight"]
         a: Any = down._parameters["weight"]
@@ -717,7 +720,7 @@ def _is_bare(module: Any) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
         or "forward" in module.__dict__
-        or type(module._parameters["weight"]) is not nn.Parameter
+        or type(module._parameters.get("weight")) is not nn.Parameter
     )
 
 
