@@ -89,9 +89,9 @@ def _forward(
     kernel: ModuleType,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The result, u, n², m² and the Gram matrix of B."""
+    out = F.linear(x, weight, bias)  # first: a GPU is busy with it while the rest is started
     gram = kernel.gram_matrix(up)
     u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest, stereographic)
-    out = F.linear(x, weight, bias)
     return out.addmm_(z, up.mT), u, n2, m2, gram
 
 
@@ -132,12 +132,12 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, down, up, u, n2, m2, gram, c_tensor = ctx.saved_tensors
     c, *settings = ctx.numbers
     wanted = ctx.needs_input_grad
+    through = torch.mm(dy, weight) if wanted[0] else None  # first, as forwards
     du, dn2, z, wu, by_c = ctx.kernel.gradient_rows(
         dy, up, u, gram, n2, m2, c if c_tensor is None else c_tensor, *settings
     )
     dx = d_weight = d_bias = d_down = d_up = dc = None
     if wanted[0]:
-        through = torch.mm(dy, weight)
         dx = ctx.kernel.input_gradient(x, down, du, dn2, through)
     if wanted[1]:
         d_weight = torch.mm(dy.mT, x)
