@@ -68,6 +68,54 @@ def test_the_published_error_is_too_small() -> None:
     assert sum(one.mean_squared for one in found) / 20 == pytest.approx(MEAN_SQUARED, rel=0.1)
 
 
+@pytest.mark.parametrize("together", [0.0, 1.0])
+def test_errors_of_models_are_what_repetition_shows(together: float) -> None:
+    """Four data sets, on which models are off alike, or each for itself: 95 % hold either way."""
+    widths = [8.0, 16, 32, 64, 128, 16, 64, 256, 512, 1024]
+    families = ["a"] * 5 + ["b"] * 5
+    offsets = {"a": 0.5, "b": 1.0}
+    sets = ["w", "x", "y", "z"]
+    exact = [
+        4 * m**-0.6 + offsets[f] + 0.1 * d
+        for d in range(4)
+        for m, f in zip(widths, families, strict=True)
+    ]
+    names = [f"{f} {m}" for m, f in zip(widths, families, strict=True)] * 4
+    datasets = [s for s in sets for _ in widths]
+    held = {True: 0, False: 0}
+    for seed in range(300):
+        g = torch.Generator().manual_seed(seed)
+        own = 0.01 * torch.randn(10, generator=g, dtype=torch.float64).repeat(4)
+        each = 0.01 * torch.randn(40, generator=g, dtype=torch.float64)
+        off = together * own + (1 - together) * each
+        losses = [loss + float(o) for loss, o in zip(exact, off, strict=True)]
+        for by_models in held:
+            fit = fit_losses(
+                widths * 4, losses, families * 4, datasets, names if by_models else None
+            )
+            held[by_models] += fit.low <= 0.6 <= fit.high
+    assert 273 <= held[True] <= 296  # 285 ± 3σ
+    assert (held[False] < 240) == (together == 1)
+
+
+def test_one_loss_a_model_is_the_usual_error() -> None:
+    widths = [8.0, 16, 32, 64, 128]
+    losses = [4 * m**-0.6 + 0.01 * (-1) ** i for i, m in enumerate(widths)]
+    usual = fit_losses(widths, losses, ["a"] * 5)
+    found = fit_losses(widths, losses, ["a"] * 5, models=list("vwxyz"))
+    assert (found.low, found.high) == pytest.approx((usual.low, usual.high))
+    with pytest.raises(ValueError, match="need at least 4 models, got 3"):
+        fit_losses(
+            [8, 16, 32] * 2,
+            [3, 2, 1.5, 4, 3, 2.4],
+            ["a"] * 6,
+            ["x"] * 3 + ["y"] * 3,
+            list("uvwuvw"),
+        )
+    with pytest.raises(ValueError, match="5 widths and 2 models"):
+        fit_losses(widths, losses, ["a"] * 5, models=["v", "w"])
+
+
 def test_errors_are_what_repetition_shows() -> None:
     """300 data sets of 3 families: z-values are Student's, and 95 % intervals hold 95 %."""
     widths = [8.0, 16, 32, 64, 128, 256, 16, 64, 256, 512, 32, 128, 1024, 2048]

@@ -4,6 +4,11 @@ Families, and data sets, differ in what width cannot change; A and α are common
 rest is linear, so α alone is searched and the others are solved for. Standard errors are those of
 all parameters at once, (JᵀJ)⁻¹·s²: with offsets taken for known, that of α would be too small by a
 third (0.036 instead of 0.059 for the fit of Liu et al. 2025).
+
+A model that is better than the law on one data set is so on the others. Where its losses on several
+are among the points, s² is that of models, not of points: of what is left of a model's D losses,
+(Σ left)²/D, with as many degrees of freedom as there are models more than parameters of a fit of
+their means. That is right whether or not losses go together.
 """
 
 from __future__ import annotations
@@ -54,10 +59,11 @@ class JointFit(Result):
         exponent, exponent_error: α. low, high: its 95 % t-interval.
         scale, scale_error: A.
         offsets: B, in the order in which families first occur.
-        residual: s, the standard deviation of losses about the fit, with `freedom` degrees.
+        residual: the standard deviation of losses about the fit.
         mean_squared: of what is left, over all points.
         r_squared: of losses about their common mean.
-        points, freedom: losses, and how many more there are than parameters.
+        points, freedom: losses; and how many more there are than parameters, or, where models were
+            given, how many more models than parameters without data sets.
         at_edge: whether α is at an end of 0.01 to 10, among which it was sought. Losses are then no
             power law with offsets, and the errors say nothing.
         covariance: of (α, A, B, ...), float64.
@@ -124,6 +130,7 @@ def fit_losses(
     losses: Numbers,
     families: Sequence[str],
     datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
 ) -> JointFit:
     """Least squares of losses, with α between 0.01 and 10 and A positive.
 
@@ -131,11 +138,13 @@ def fit_losses(
         widths, losses: one of each a point.
         families: the family of each point.
         datasets: the data set of each, if there are several: then each pair has an offset.
+        models: the model of each, if one is there on several data sets: its losses go together, and
+            errors are those of models.
 
     Raises:
-        ValueError: for fewer points than parameters and one more; for fewer than 3 different widths
-            in families that have at least 2, for α cannot be told from those; and for losses that
-            do not fall with width.
+        ValueError: for fewer points, or models, than parameters and one more; for fewer than 3
+            different widths in families that have at least 2, for α cannot be told from those; and
+            for losses that do not fall with width.
     """
     m, loss = pairs_of(widths, losses)
     names, group = _groups(families, datasets, len(m))
@@ -146,9 +155,12 @@ def fit_losses(
     x = m.log() - middle
     alpha, scale, offsets = _solve(x, loss, group, count)
     left = loss - scale * (-alpha * x).exp() - offsets[group]
-    freedom = len(m) - 2 - count
     squares = float(left.square().sum())
-    covariance = _covariance(x, alpha, scale, group, count, middle) * (squares / freedom)
+    residual = math.sqrt(squares / (len(m) - 2 - count))
+    variance, freedom = residual**2, len(m) - 2 - count
+    if models is not None:
+        variance, freedom = _of_models(left, families, models)
+    covariance = _covariance(x, alpha, scale, group, count, middle) * variance
     errors = covariance.diagonal().sqrt().tolist()
     off = t975(freedom) * errors[0]
     spread = float((loss - loss.mean()).square().sum())
@@ -164,7 +176,7 @@ def fit_losses(
             Offset(*names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), widths_)
             for i, widths_ in enumerate(distinct)
         ),
-        residual=math.sqrt(squares / freedom),
+        residual=residual,
         mean_squared=squares / len(m),
         r_squared=1 - squares / spread if spread > 0 else math.nan,
         points=len(m),
@@ -175,6 +187,24 @@ def fit_losses(
         losses=plain(loss),
         groups=tuple(group.tolist()),
     )
+
+
+def _of_models(left: Tensor, families: Sequence[str], models: Sequence[str]) -> tuple[float, int]:
+    """s² by what is left of each model's losses together, and its degrees of freedom."""
+    if len(models) != len(left):
+        raise ValueError(f"there are {len(left)} widths and {len(models)} models")
+    places: dict[tuple[str, str], int] = {}
+    own = [places.setdefault(key, len(places)) for key in zip(families, models, strict=True)]
+    parameters = 2 + len({family for family, _ in places})
+    freedom = len(places) - parameters
+    if freedom < 1:
+        raise ValueError(
+            f"α, A and {parameters - 2} offset(s) need at least {parameters + 1} models, got "
+            f"{len(places)}: losses of one model on several data sets go together"
+        )
+    which = torch.tensor(own)
+    sums = left.new_zeros(len(places)).index_add_(0, which, left)
+    return float((sums.square() / torch.bincount(which)).sum()) / freedom, freedom
 
 
 def _groups(
