@@ -33,6 +33,8 @@ from beltrami.peft.layer import (
 )
 from beltrami.peft.model import HypLoraModel
 from beltrami.peft.param_groups import loraplus_groups
+from beltrami.peft.rank_allocation import RankAllocator
+from beltrami.peft.rank_callback import RankAllocationCallback
 from beltrami.peft.registration import register
 from beltrami.peft.saving import save_adapter
 
@@ -44,6 +46,8 @@ __all__ = [
     "HypLoraLorentzLinear",
     "HypLoraModel",
     "LinearFit",
+    "RankAllocationCallback",
+    "RankAllocator",
     "loraplus_groups",
     "measure_gains",
     "save_adapter",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer, _get_in_out_features, check_adapters_to_merge
 from peft.utils import quantization_extra_repr, resolve_quantization_backend
+from peft.utils.quantization_utils import ForwardOnlyQuantizationBackend
 from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
@@ -215,6 +216,16 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                 self.hyplora_scaling[adapter] = (
                     self.hyplora_unscaled[adapter] if scale is None else now / scale
                 )
+
+    def keep_components(self, adapter: str, kept: Tensor) -> None:
+        """Lower an adapter's rank: of the r columns of B and rows of A only these remain.
+
+        The scale of its update stays what it was. Optimisers do not know the new parameters.
+        """
+        for name in ("hyplora_A", "hyplora_B", "hyplora_router"):
+            if adapter in getattr(self, name):
+                getattr(self, name)[adapter].keep(kept)
+        self.hyplora_calibration.pop(adapter, None)
 
     def curvatures(self, adapter: str) -> tuple[float | Tensor, ...]:
         """The curvatures of an adapter now."""
@@ -567,6 +578,14 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
 
 class HypLoraLinear(HypLoraLayer):
     """An adapted linear layer, quantised or not, or GPT-2's Conv1D."""
+
+    def _check(self, config: HypLoraConfig) -> None:
+        backend = self.quantization_backend
+        if config.use_dora and isinstance(backend, ForwardOnlyQuantizationBackend):
+            raise ValueError(
+                "use_dora needs the lengths of the rows of the weight, which a "
+                f"{backend.backend_name} layer does not give; use use_dora=False"
+            )
 
     def _in_one(self, adapter: str, x: Tensor) -> Tensor | None:
         if not self.hyplora_alone.get(adapter) or self.observing:

@@ -57,6 +57,12 @@ class DownProjection(nn.Module):
         # A copy: the parameter itself may be gone when it is used, outside of this module.
         return x, Seen(u, n2, None if self.time_weight is None else self.time_weight.clone())
 
+    def keep(self, kept: Tensor) -> None:
+        """Drop all other of the r numbers."""
+        self.weight, self.r = _kept(self.weight, kept, 0), len(kept)
+        if self.time_weight is not None:
+            self.time_weight = _kept(self.time_weight, kept, 0)
+
     def extra_repr(self) -> str:
         """Sizes."""
         return f"{self.in_features}, {self.r}, time={self.time_weight is not None}"
@@ -79,6 +85,10 @@ class DownLookup(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """(...) token numbers to (..., r)."""
         return F.embedding(ids, self.weight.mT, self.padding)
+
+    def keep(self, kept: Tensor) -> None:
+        """Drop all other of the r numbers."""
+        self.weight, self.r = _kept(self.weight, kept, 0), len(kept)
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -127,6 +137,10 @@ class UpProjection(nn.Module):
             scaling=scaling,
             add_to=add_to,
         )
+
+    def keep(self, kept: Tensor) -> None:
+        """Drop all other of the r columns."""
+        self.weight, self.r = _kept(self.weight, kept, 1), len(kept)
 
     def extra_repr(self) -> str:
         """Sizes and the map."""
@@ -188,6 +202,10 @@ class CurvatureRouter(nn.Module):
             return torch.softmax(scores, -1)
         return torch.exp(TOKEN_REACH * torch.tanh(scores))
 
+    def keep(self, kept: Tensor) -> None:
+        """Look at these of the r numbers alone."""
+        self.weight, self.r = _kept(self.weight, kept, 1), len(kept)
+
     def extra_repr(self) -> str:
         """Sizes."""
         return f"{self.r}, {self.count}"
@@ -239,3 +257,8 @@ class Magnitude(nn.Module):
     def forward(self, lengths: Tensor) -> Tensor:
         """By what each output is multiplied, given the lengths that the rows have."""
         return self.weight / torch.where(lengths > 0, lengths, 1.0)
+
+
+def _kept(parameter: nn.Parameter, kept: Tensor, dim: int) -> nn.Parameter:
+    chosen = parameter.detach().index_select(dim, kept.to(parameter.device))
+    return nn.Parameter(chosen, requires_grad=parameter.requires_grad)

@@ -1,0 +1,257 @@
+r"""Ranks where they are needed: components that do little are dropped while an adapter learns.
+
+AdaLoRA (Zhang et al. 2023) writes an update as P·Λ·Q and ranks the entries of Λ by the smoothed
+size of λᵢ·∂L/∂λᵢ: to first order what the loss would change by without the i-th component. An
+update that depends on B and A through B·A alone, as LoRA's and HypLoRA's do, needs no Λ for that:
+
+    λᵢ·∂L/∂λᵢ = ⟨bᵢ, ∂L/∂bᵢ⟩ = ⟨aᵢ, ∂L/∂aᵢ⟩     for columns bᵢ of B and rows aᵢ of A.
+
+So an adapter is trained as it is, and is an ordinary one, of different ranks, when it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.peft.config import HypLoraConfig
+from beltrami.peft.layer import HypLoraLayer
+
+SMOOTHING = 0.85  # of importance and of its spread, as AdaLoRA has it
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RankSchedule:
+    """How many components there are at which step.
+
+    All of them in the first steps, then fewer along a cubic, fast at first, and what they shall be
+    in the last steps.
+
+    Args:
+        total_steps: of the training.
+        warm_up, settle: shares of the steps at the start and at the end in which the number is
+            constant.
+        every: after how many steps they are chosen anew in between.
+    """
+
+    total_steps: int
+    warm_up: float = 0.1
+    settle: float = 0.3
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("total_steps", "every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not (self.warm_up >= 0 and self.settle >= 0 and self.warm_up + self.settle < 1):
+            raise ValueError(
+                "warm_up and settle must be shares of the steps that leave some between them, got "
+                f"{self.warm_up} and {self.settle}"
+            )
+
+    def components(self, step: int, before: int, after: int) -> int:
+        """Between `before` and `after`, after that many steps."""
+        first, last = self.warm_up * self.total_steps, (1 - self.settle) * self.total_steps
+        if step <= first:
+            return before
+        if step >= last:
+            return after
+        left = 1 - (step - first) / (last - first)
+        return round(after + (before - after) * left**3)
+
+    def chooses(self, step: int) -> bool:
+        """Whether components are chosen anew after that many steps."""
+        first, last = self.warm_up * self.total_steps, (1 - self.settle) * self.total_steps
+        return first < step < last and step % self.every == 0
+
+    def is_settled(self, step: int) -> bool:
+        """Whether the ranks are what they shall be."""
+        return step >= (1 - self.settle) * self.total_steps
+
+
+@dataclass
+class _Allotted:
+    """A layer's components."""
+
+    layer: Any
+    importance: Tensor  # (r,), smoothed
+    spread: Tensor  # (r,), of the importance
+    kept: Tensor  # (r,), whether they are
+
+
+class RankAllocator:
+    """Lowers the ranks of an adapter while it is trained, those of some layers more than of others.
+
+    >>> allocator = RankAllocator(model, target_rank=4, total_steps=1000)
+    >>> for batch in batches:
+    ...     model(**batch).loss.backward()
+    ...     optimizer.step()
+    ...     allocator.step()  # before the gradients are gone
+    ...     optimizer.zero_grad()
+    >>> ranks = allocator.finish()
+
+    Start with a rank above the target, say one and a half times; it is the *mean* rank of the
+    layers that comes down to the target. No layer loses its last component. For transformers'
+    Trainer there is `RankAllocationCallback`.
+
+    Args:
+        model: what `get_peft_model` has returned.
+        target_rank: the mean rank in the end; need not be whole.
+        total_steps, warm_up, settle, every: see `RankSchedule`.
+        adapter_name: which adapter; the active one if None.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        target_rank: float,
+        total_steps: int,
+        warm_up: float = 0.1,
+        settle: float = 0.3,
+        every: int = 10,
+        adapter_name: str | None = None,
+    ) -> None:
+        self.schedule = RankSchedule(total_steps, warm_up, settle, every)
+        self.adapter = _adapter(model, adapter_name)
+        adapted: Any = model
+        self.config: HypLoraConfig = adapted.peft_config[self.adapter]
+        if self.config.variant == "boost":
+            raise ValueError(
+                'variant="boost" keeps its rank: all components make its time coordinate; use '
+                "rotation, simplified or tangent"
+            )
+        self._of = {
+            name: _allotted(name, layer, self.adapter)
+            for name, layer in adapted.base_model.model.named_modules()
+            if isinstance(layer, HypLoraLayer) and self.adapter in layer.hyplora_B
+        }
+        self.before = sum(len(of.kept) for of in self._of.values())
+        self.after = round(target_rank * len(self._of))
+        if not len(self._of) <= self.after <= self.before:
+            raise ValueError(
+                f"target_rank must be at least 1 and at most the mean rank there is, "
+                f"{self.before / len(self._of):g}, got {target_rank}"
+            )
+        self.steps = 0
+        self._settled = False
+
+    def start_at(self, step: int) -> None:
+        """Go on from that many steps, of a model that was saved then.
+
+        What was dropped is read off the model; importance is measured anew.
+        """
+        self.steps, self._settled = step, self.schedule.is_settled(step)
+        if self.schedule.components(step, self.before, self.after) < self.before:
+            for of in self._of.values():
+                of.kept = of.layer.hyplora_B[self.adapter].weight.detach().ne(0).any(0)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """After the optimiser's step, before its gradients are gone. Waits for no GPU."""
+        self.steps += 1
+        for name, of in self._of.items():
+            up = of.layer.hyplora_B[self.adapter].weight
+            if up.grad is None:
+                raise ValueError(
+                    f"{name} has no gradient: call step() after backward(), before zero_grad()"
+                )
+            now = (up.float() * up.grad.float()).sum(0).abs()
+            now = torch.where(now.isfinite(), now, of.importance)  # of a step that was skipped
+            of.importance.lerp_(now, 1 - SMOOTHING)
+            of.spread.lerp_((now - of.importance).abs(), 1 - SMOOTHING)
+        settles = self.schedule.is_settled(self.steps) and not self._settled
+        if settles or self.schedule.chooses(self.steps):
+            self._choose()
+            self._settled = settles
+            self._drop()
+        elif self._settled:
+            self._drop()
+
+    def _choose(self) -> None:
+        """Those of the largest scores, whatever their layer."""
+        scores = []
+        for of in self._of.values():
+            score = of.importance * of.spread
+            score[score.argmax()] = torch.inf  # no layer loses its last
+            scores.append(score)
+        together = torch.cat([score.to(scores[0].device) for score in scores])
+        count = self.schedule.components(self.steps, self.before, self.after)
+        kept = torch.zeros_like(together, dtype=torch.bool)
+        kept[together.topk(count).indices] = True
+        parts = kept.split([len(score) for score in scores])
+        for of, part in zip(self._of.values(), parts, strict=True):
+            of.kept = part.to(of.kept.device)
+
+    def _drop(self) -> None:
+        """Zeros for the others. They have gradients still, and may come back."""
+        for of in self._of.values():
+            of.layer.hyplora_B[self.adapter].weight.mul_(of.kept)
+            if self.adapter in of.layer.hyplora_router:
+                of.layer.hyplora_router[self.adapter].weight.mul_(of.kept)
+
+    @torch.no_grad()
+    def finish(self) -> dict[str, int]:
+        """Make the adapter's matrices smaller, and the config tell their ranks.
+
+        The adapter is then an ordinary one that is saved and loaded as any other. Call it when
+        training is over: optimisers hold the matrices of before.
+
+        Returns: the rank of each layer by its name.
+        """
+        if not self._settled:
+            logger.warning(
+                "rank allocation ends after %d of %d steps, before it has come down to %d "
+                "components",
+                self.steps,
+                self.schedule.total_steps,
+                self.after,
+            )
+        ranks, alphas = {}, {}
+        for name, of in self._of.items():
+            kept = of.kept.nonzero().flatten()
+            of.layer.keep_components(self.adapter, kept)
+            ranks[name] = rank = len(kept)
+            share = rank**0.5 if self.config.use_rslora else rank
+            alphas[name] = of.layer.hyplora_unscaled[self.adapter] * share
+        config = self.config
+        config.rank_pattern = {**_as_patterns(ranks), **config.rank_pattern}
+        config.alpha_pattern = {**_as_patterns(alphas), **config.alpha_pattern}
+        return ranks
+
+
+def _adapter(model: nn.Module, name: str | None) -> str:
+    configs: dict[str, Any] = getattr(model, "peft_config", {})
+    chosen: Any = getattr(model, "active_adapter", None) if name is None else name
+    if chosen not in configs or not isinstance(configs[chosen], HypLoraConfig):
+        raise ValueError(
+            f"there is no HypLoRA adapter {chosen!r} in this {type(model).__name__}; give what "
+            f"get_peft_model returned, and one of its adapters: {sorted(configs)}"
+        )
+    return str(chosen)
+
+
+def _allotted(name: str, layer: Any, adapter: str) -> _Allotted:
+    weight = layer.hyplora_B[adapter].weight
+    if type(weight) is not nn.Parameter or weight.numel() == 0:
+        raise TypeError(
+            f"ranks cannot be allocated while B of {name} is in parts on several processes (FSDP, "
+            "ZeRO-3); train with DDP or one process"
+        )
+    if not weight.requires_grad:
+        raise ValueError(f"B of {name} is frozen; load the adapter with is_trainable=True")
+    zeros = torch.zeros(weight.shape[1], device=weight.device)
+    return _Allotted(layer, zeros, zeros.clone(), torch.ones_like(zeros, dtype=torch.bool))
+
+
+def _as_patterns(values: dict[str, Any]) -> dict[str, Any]:
+    """By names as regular expressions, which is what the config has them by."""
+    return {re.escape(name): value for name, value in values.items()}
