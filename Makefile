@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-gpu test-upstream lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -27,6 +27,9 @@ test-gpu: setup  ## the tests that need a CUDA device
 test-upstream:   ## PEFT's own tests on HypLoRA, about 10 minutes
 	@$(BOOTSTRAP) dev upstream
 	$(PY) -m scripts.test_upstream
+
+test-oldest-peft: setup ## the tests of adapters on the oldest PEFT they support
+	$(PY) -m scripts.test_upstream --peft 0.20.0 --own
 
 lint: setup      ## format, lint, types, architecture
 	$(PY) -m ruff format --check .

@@ -1,10 +1,11 @@
-"""Run PEFT's own tests, those of the installed version, on HypLoRA.
+"""Run PEFT's own tests on HypLoRA, or HypLoRA's on another PEFT.
 
-Usage: python -m scripts.test_upstream [--keyword EXPRESSION]
+Usage: python -m scripts.test_upstream [--peft VERSION] [--own] [--keyword EXPRESSION]
 
-The tests come from PEFT's source distribution, which is fetched once into .cache/upstream. What is
-run of them, and what not and why, is said in scripts/upstream. Nothing needs the Hub: models are
-tiny, random and made on the spot.
+PEFT is the installed one, or --peft, which is put into .cache/upstream beside it. PEFT's tests come
+from its source distribution, which is fetched once into the same folder. What is run of them, and
+what not and why, is said in scripts/upstream. Nothing needs the Hub: models are tiny, random and
+made on the spot.
 """
 
 from __future__ import annotations
@@ -51,6 +52,25 @@ def fetch(peft: str, cache: Path = CACHE) -> Path:
     return archive
 
 
+def install(peft: str, cache: Path = CACHE) -> Path:
+    """Put a version of PEFT, and nothing else, into a folder of its own; the folder."""
+    site = cache / f"site-{peft}"
+    if not (site / "peft").exists():
+        print(f"installing peft {peft} into {site}", flush=True)
+        with tempfile.TemporaryDirectory(dir=_made(cache)) as new:
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+            command += ["--disable-pip-version-check", "--target", f"{new}/site", f"peft=={peft}"]
+            if subprocess.run(command).returncode:
+                sys.exit(f"cannot install peft {peft}; see pip's message")
+            Path(new, "site").replace(site)  # whole or not at all
+    return site
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def unpack(archive: Path) -> Path:
     """Unpack `tests/` of a source distribution beside it, and return the folder it is in."""
     folder = archive.parent / archive.name.removesuffix(".tar.gz")
@@ -67,9 +87,18 @@ def unpack(archive: Path) -> Path:
     return folder
 
 
-def run(folder: Path, keyword: str | None) -> tuple[int, Outcome]:
+def run_own(site: Path | None, keyword: str | None) -> int:
+    """Run this project's tests of adapters on a PEFT in a folder; pytest's exit code."""
+    command = [sys.executable, "-m", "pytest", "-n", "auto", "tests/peft"]
+    command += ["-k", keyword] if keyword else []
+    path = [str(site or ""), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)}
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+
+
+def run(folder: Path, keyword: str | None, site: Path | None = None) -> tuple[int, Outcome]:
     """Run our selection of the tests in a folder; pytest's exit code and what it reported."""
-    path = [str(folder), os.environ.get("PYTHONPATH", "")]
+    path = [str(folder), str(site or ""), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in path if p),
@@ -121,9 +150,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-k", "--keyword", help="run only the tests that match, as pytest's -k")
-    keyword = parser.parse_args().keyword
-    peft = version("peft")
-    code, outcome = run(unpack(fetch(peft)), keyword)
+    parser.add_argument("--peft", metavar="VERSION", help="of PEFT, instead of the installed one")
+    parser.add_argument(
+        "--own", action="store_true", help="run this project's tests of adapters, not PEFT's"
+    )
+    told = parser.parse_args()
+    peft = told.peft or version("peft")
+    site = install(peft) if told.peft else None
+    if told.own:
+        sys.exit(run_own(site, told.keyword))
+    code, outcome = run(unpack(fetch(peft)), told.keyword, site)
     Console().print(table(f"Tests of peft {peft} on HypLoRA", outcome))
     sys.exit(code)
 

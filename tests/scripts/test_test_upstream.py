@@ -1,6 +1,9 @@
 import io
+import os
+import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -49,6 +52,51 @@ def test_what_is_there_is_not_fetched_again(
     archive = archive_of(tmp_path, [])
     monkeypatch.setattr(upstream.subprocess, "run", lambda *_: pytest.fail("it was fetched"))
     assert upstream.fetch("1.2.3", tmp_path) == archive
+
+
+def test_another_peft_is_put_beside_the_installed_one_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = []
+
+    def pip(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        target = Path(command[command.index("--target") + 1])
+        (target / "peft").mkdir(parents=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(upstream.subprocess, "run", pip)
+    site = upstream.install("1.2.3", tmp_path / "cache")
+    assert upstream.install("1.2.3", tmp_path / "cache") == site
+    assert (site / "peft").is_dir()
+    (command,) = commands
+    assert command[-1] == "peft==1.2.3"
+    assert "--no-deps" in command
+    assert [p.name for p in (tmp_path / "cache").iterdir()] == [site.name]
+
+
+def test_a_peft_that_cannot_be_had_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(upstream.subprocess, "run", lambda _: failed)
+    with pytest.raises(SystemExit, match=r"cannot install peft 9\.9"):
+        upstream.install("9.9", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_tests_are_run_on_that_peft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def pytest_run(command: list[str], **told: Any) -> subprocess.CompletedProcess[bytes]:
+        calls.append((command, told))
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(upstream.subprocess, "run", pytest_run)
+    assert upstream.run_own(tmp_path, "merge") == 3
+    ((command, told),) = calls
+    assert command[-3:] == ["tests/peft", "-k", "merge"]
+    assert told["env"]["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
 
 
 def test_outcomes_are_counted_and_shown(tmp_path: Path) -> None:
