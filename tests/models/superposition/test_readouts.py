@@ -14,7 +14,7 @@ from beltrami.models.superposition import FeatureSamples, Member, ToyAutoencoder
 from beltrami.models.superposition.curved import curved_gradient
 from beltrami.models.superposition.frequencies import power_law
 
-NONLINEAR = ("bent", "distance", "busemann")
+NONLINEAR = ("bent", "margin", "distance", "busemann")
 
 
 def points(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -33,6 +33,17 @@ def test_by_their_definitions() -> None:
     flat = torch.tensor([[0.2, 1.0, -0.5]], dtype=torch.float64)
     bent = read_out(flat, torch.eye(3, dtype=torch.float64), "bent")
     torch.testing.assert_close(bent, torch.tensor([[0.12, 1.0, -0.375]], dtype=torch.float64))
+    cosines = torch.nn.functional.cosine_similarity(h[:, None], w[None], -1)
+    margin = h.norm(dim=1)[:, None] * w.norm(dim=1) * (2 * cosines - 1)
+    torch.testing.assert_close(read_out(h, w, "margin"), margin)
+
+
+def test_a_margin_is_kept_from_all_that_is_not_the_same_direction() -> None:
+    h, w = points()
+    assert bool((read_out(h, w, "margin") <= h @ w.mT).all())
+    assert bool((read_out(h, w, "distance") <= h @ w.mT).all())
+    torch.testing.assert_close(read_out(h, 3 * h, "margin").diag(), 3 * h.square().sum(1))
+    torch.testing.assert_close(read_out(h, 3 * h, "distance").diag(), 3 * h.square().sum(1))
 
 
 @pytest.mark.parametrize(("readout", "order"), [("distance", 1.0), ("busemann", 0.5)])

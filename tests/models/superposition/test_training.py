@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from beltrami.models.superposition import (
     FeatureSamples,
@@ -141,6 +142,32 @@ def test_a_graph_takes_the_same_steps(readout: str) -> None:
     torch.testing.assert_close(graphed.stack.table, plain.stack.table, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("graphed", [True, False])
+def test_tf32_rounds_the_first_gradient_a_little(graphed: bool) -> None:
+    rough, exact = (
+        training([Member(9, -0.5)], device="cuda", graphed=graphed, tf32=t) for t in (True, False)
+    )
+    first = [t.step(0, losses=True) for t in (rough, exact)]
+    assert not torch.equal(rough.stack.table, exact.stack.table)
+    torch.testing.assert_close(first[0], first[1], rtol=1e-3, atol=0)
+
+
+def test_what_a_program_has_set_for_its_matrices_is_neither_used_nor_lost() -> None:
+    def trained() -> Tensor:
+        ours = training([Member(4, -0.5)])
+        ours.step(0)
+        return ours.stack.table.detach()
+
+    expected, before = trained(), torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        torch.testing.assert_close(trained(), expected, rtol=0, atol=0)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_bad_trainings() -> None:
     stack = ToyStack(N, [Member(3, stream=1)])
     data = FeatureSamples(power_law(N, 1.0), 5)
@@ -150,3 +177,5 @@ def test_bad_trainings() -> None:
         StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=9)
     with pytest.raises(ValueError, match="graphed"):
         StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, graphed=True)
+    with pytest.raises(ValueError, match="tf32 is for a CUDA device"):
+        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, tf32=True)

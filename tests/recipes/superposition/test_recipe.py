@@ -46,6 +46,13 @@ def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
     assert "half the steps" not in page.split("Is it trained long enough?")[0].split("<table")[1]
 
 
+def test_tf32_is_for_a_gpu_and_makes_other_trials(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--tf32 is for a GPU, and this run is on cpu"):
+        run(create(tiny(tf32=True, out=tmp_path / "run")))
+    rough, exact = (create(tiny(tf32=yes)).contestants()[0].settings for yes in (True, False))
+    assert rough == {**exact, "matrices": "TF32"}
+
+
 def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> None:
     config = tiny(
         laws=("linear", "exponential:8"),

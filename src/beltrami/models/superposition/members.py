@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Readout = Literal["linear", "bent", "distance", "busemann"]
+Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 
 
 @dataclass(frozen=True)

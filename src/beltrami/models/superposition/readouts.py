@@ -6,14 +6,18 @@ function of the ideal point in the direction of Wᵢ,
 
     linear      h·Wᵢ
     bent        h·Wᵢ·(1 + |h·Wᵢ|)/2
+    margin      2h·Wᵢ − |h|·|Wᵢ|
     distance    (|h|² + |Wᵢ|² − d²(exp0 h, exp0 Wᵢ))/2
     busemann    −|Wᵢ|·B(exp0 h)
 
-The last two tend to the linear one as c → 0. They are nonlinear in h·Wᵢ, as the second is without
-any geometry, for comparison. All are 0 for h = 0: a sample without features gives ReLU(b).
+The last two tend to the linear one as c → 0. The two before are flat controls for them: as
+nonlinear in h·Wᵢ; and, as distances far out are about |h| + |Wᵢ|, with less than h·Wᵢ wherever
+directions differ. All are 0 for h = 0: a sample without features gives ReLU(b).
 """
 
 from __future__ import annotations
+
+from typing import get_args
 
 from torch import Tensor
 
@@ -36,11 +40,14 @@ def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) 
     if readout == "bent":
         flat = h @ w.mT
         return flat * (1 + flat.abs()) / 2
+    if readout == "margin":
+        lengths = h.norm(dim=-1, keepdim=True) * w.norm(dim=-1)
+        return 2 * (h @ w.mT) - lengths
     x = lorentz.exp0(h, c)
     if readout == "busemann":
         return busemann_logits(x, w, c, h.dtype)
     if readout != "distance":
-        raise ValueError(f"readout must be linear, bent, distance or busemann, got {readout!r}")
+        raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {readout!r}")
     d = gram_distances(x, lorentz.exp0(w, c), c)
     lengths = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
     return (lengths - d.square()) / 2

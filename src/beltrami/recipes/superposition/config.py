@@ -11,12 +11,13 @@ from beltrami.recipes.config import RunConfig
 from beltrami.recipes.superposition.law_names import check_law
 from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
 
-Readout = Literal["linear", "bent", "distance", "busemann"]
+Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 TWIN: Readout = "linear"
 CURVED: tuple[Readout, ...] = ("distance", "busemann")
 HALVES: dict[str, str] = {  # the same with half the steps
     "linear": "half",
     "bent": "half-bent",
+    "margin": "half-margin",
     "distance": "half-distance",
     "busemann": "half-busemann",
 }
@@ -24,10 +25,12 @@ FEWEST_WIDTHS = 3
 NAMES = {
     "linear": "linear",
     "bent": "bent",
+    "margin": "margin",
     "distance": "hyperbolic distance",
     "busemann": "Busemann",
     "half": "half the steps",
     "half-bent": "bent, half the steps",
+    "half-margin": "margin, half the steps",
     "half-distance": "hyperbolic distance, half the steps",
     "half-busemann": "Busemann, half the steps",
 }
@@ -79,8 +82,8 @@ class SuperpositionConfig(RunConfig):
 
     readouts: tuple[Readout, ...] = (TWIN,)
     """How features are read of a hidden state, with as many parameters: distance and busemann are
-    those of hyperbolic space, bent is as nonlinear without it. They take ten times as long as
-    linear."""
+    those of hyperbolic space, bent and margin flat controls that are as nonlinear. They take three
+    to ten times as long as linear."""
 
     curvature: float = 1.0
     """c of the curvature -c, for the read-outs that have one."""
@@ -101,6 +104,11 @@ class SuperpositionConfig(RunConfig):
 
     warm_up: float | None = None
     """Share of the steps in which the rate rises. (preset small: 0.1)"""
+
+    tf32: bool = False
+    """On a GPU, multiply matrices in TF32: factors are rounded to 11 bits, and wide models take a
+    fraction of the time. For --preset paper-large; compare a law with and without before you
+    believe it."""
 
     def chosen(self, name: str) -> Any:
         """An option, or what the preset says."""

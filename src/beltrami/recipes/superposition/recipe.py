@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
@@ -32,6 +33,7 @@ from beltrami.recipes.superposition.training import Tally, train_stack
 from beltrami.recipes.threads import one_thread
 
 if TYPE_CHECKING:
+    from beltrami.recipes.observer import Observer
     from beltrami.recipes.outcome import Outcome, Standing
     from beltrami.report.page import Page, Table
 
@@ -86,7 +88,13 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             "rates": "by width" if by_width else config.chosen("learning_rate"),
             "warm_up": config.chosen("warm_up"),
             "scale": 2 * _LARGE_SCALE / samples if large else None,
+            **({"matrices": "TF32"} if config.tf32 else {}),
         }
+
+    def prepare(self, observer: Observer, device: torch.device) -> None:
+        """Refuse what only a GPU can."""
+        if self.config.tf32 and device.type != "cuda":
+            raise ValueError(f"--tf32 is for a GPU, and this run is on {device}; leave it out")
 
     def data_facts(self) -> dict[str, Any]:
         """Laws, features and digest."""
@@ -138,6 +146,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             readout=trial["readout"],
             c=trial.settings.get("curvature", 1.0),
             scale=trial["scale"],
+            tf32="matrices" in trial.settings,
         )
         tally = Tally(len(model.members)).to(session.device)
         self._tallies[trial.name] = tally
