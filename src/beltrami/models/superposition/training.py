@@ -31,8 +31,7 @@ class StackTraining(nn.Module):
         scale: of the gradients; None is that of the mean squared error.
         graphed: capture the step as a CUDA graph; None does on a GPU, where starting its kernels
             one by one would take longer than they do.
-        tf32: multiply matrices in TF32, which rounds factors to 11 bits and is several times as
-            fast for wide models. A GPU's alone.
+        tf32: multiply matrices on a GPU's tensor cores, which rounds factors to 11 bits.
     """
 
     def __init__(
