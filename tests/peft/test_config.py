@@ -32,7 +32,17 @@ from tests.peft import tiny
         ({"r": 2.5}, ["r must", "2.5"]),
         ({"rank_pattern": {"q_proj": 0}}, ["rank_pattern['q_proj']", "0"]),
         ({"dropout": 1.0}, ["dropout", "1.0"]),
+        ({"dropout": "some"}, ["dropout", "'some'"]),
         ({"max_radius": 0.0}, ["max_radius", "0.0"]),
+        ({"max_radius": "far"}, ["max_radius", "'far'"]),
+        ({"alpha": float("nan")}, ["alpha", "nan"]),
+        ({"alpha_pattern": {"q_proj": "x"}}, ["alpha_pattern['q_proj']", "'x'"]),
+        ({"init_weights": "pissa"}, ["init_weights", "'pissa'", "linear"]),
+        ({"init_weights": None}, ["init_weights", "None"]),
+        (
+            {"learn_curvature": "layer", "curvature_pattern": {"q_proj": 0.5}},
+            ["layer", "curvature_pattern", "module"],
+        ),
         ({"variant": "boost", "max_radius": None}, ["boost", "max_radius", "40"]),
         ({"variant": "boost", "curvature": [1.0, 2.0]}, ["mixture", "'boost'"]),
         ({"variant": "boost", "reference": "repo"}, ["repo", "'boost'"]),
@@ -44,6 +54,7 @@ from tests.peft import tiny
         ({"target_modules": ".*q", "layers_to_transform": [0]}, ["layers_to_transform", ".*q"]),
         ({"layers_pattern": "layers"}, ["layers_pattern", "layers_to_transform"]),
         ({"hyplora_format": FORMAT + 1}, ["newer", str(FORMAT + 1), "pgrade"]),
+        ({"hyplora_format": "2.0"}, ["2.0", "pgrade"]),
     ],
 )
 def test_bad_settings_are_named(settings: dict, words: list[str]) -> None:

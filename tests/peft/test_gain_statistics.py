@@ -62,3 +62,10 @@ def test_masked_tokens_and_still_adapters_do_not_count() -> None:
     assert len(measure_gains(model, [{"x": x}])) == 1
     with pytest.raises(ValueError, match="no HypLoRA adapter named 'other'"):
         measure_gains(model, [{"x": x}], adapter="other")
+
+
+def test_an_adapter_that_is_not_active() -> None:
+    model = adapted()
+    model.add_adapter("other", HypLoraConfig(r=2, target_modules=["first"]))  # type: ignore[operator]
+    with pytest.raises(ValueError, match=r"'other' is not active; call set_adapter\('other'\)"):
+        measure_gains(model, [{"x": torch.ones(1, 6).double()}], adapter="other")

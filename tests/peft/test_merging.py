@@ -242,3 +242,11 @@ def test_unloading_gives_the_base_model_back() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.testing.assert_close(plain(ids).logits, tiny.llama()(ids).logits)
+
+
+@pytest.mark.parametrize("settings", [{}, {"variant": "boost"}], ids=str)
+def test_calibration_on_padding_alone(settings: dict) -> None:
+    model = get_peft_model(tiny.llama(), tiny.config(task_type="CAUSAL_LM", **settings))
+    ids = tiny.tokens()
+    with pytest.raises(ValueError, match="no tokens"):
+        model.calibrate([{"input_ids": ids, "attention_mask": torch.zeros_like(ids)}])

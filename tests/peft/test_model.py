@@ -261,9 +261,24 @@ def test_weighted_adapters_sum_their_matrices(how: str) -> None:
             parts = getattr(layer, f"hyplora_{which}")
             one, two = parts["default"].weight, parts["other"].weight
             sign = 1.0 if which == "A" else -1.0
+            # In units of the first one's scale, 2, which stays outside; the other's is 1.
             torch.testing.assert_close(
-                parts["sum"].weight, (0.5 * 2.0) ** 0.5 * one + sign * (2.0 * 1.0) ** 0.5 * two
+                parts["sum"].weight, 0.5**0.5 * one + sign * (2.0 / 2.0) ** 0.5 * two
             )
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_rslora": True}, {"alpha_pattern": {"first": 24}}])
+def test_a_combination_of_one_is_that_one(settings: dict) -> None:
+    """Also far from where gains are 1."""
+    model = get_peft_model(tiny.MLP(), tiny.config(target_modules=["first"], **settings)).double()
+    layer = layers(model)["base_model.model.first"]
+    with torch.no_grad():
+        layer.hyplora_B["default"].weight.mul_(50)
+    x = torch.randn(4, 6, dtype=torch.float64)
+    expected = model(x)
+    model.add_weighted_adapter(["default"], [1.0], "copy")
+    model.double().set_adapter("copy")
+    torch.testing.assert_close(model(x), expected)
 
 
 @pytest.mark.parametrize(

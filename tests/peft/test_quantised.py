@@ -65,3 +65,11 @@ def test_merging_quantises_again_and_cannot_be_undone(bits: int, lost: float) ->
     assert 0 < float((found - expected).norm() / expected.norm()) < lost
     with pytest.raises(ValueError, match=rf"bnb {bits}bit.*lost"):
         model.unmerge_adapter()
+
+
+def test_what_quantising_again_loses_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    model = get_peft_model(quantised(8), tiny.config(target_modules=["0"]))
+    model.calibrate([tokens()])
+    model.merge_adapter(merge_mode="calibrated")
+    assert "percent on average" in caplog.text
+    assert "quantised again" in caplog.text

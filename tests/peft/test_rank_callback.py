@@ -67,6 +67,16 @@ def test_a_trainer_lowers_ranks_saves_them_and_goes_on(tmp_path: Path) -> None:
         torch.testing.assert_close(q, p, rtol=1e-5, atol=1e-6, msg=name)
 
 
-def test_bad_shares_are_refused_before_training() -> None:
+def test_a_second_training_of_the_same_trainer_is_refused(tmp_path: Path) -> None:
+    """Its optimiser has the matrices of before."""
+    of = trainer(tmp_path)
+    of.train()
+    with pytest.raises(ValueError, match="make a new Trainer"):
+        of.train()
+
+
+def test_bad_input_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match="warm_up and settle"):
         RankAllocationCallback(2, warm_up=1.0)
+    with pytest.raises(ValueError, match="target_rank"):
+        RankAllocationCallback(0)

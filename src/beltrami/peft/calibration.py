@@ -41,7 +41,7 @@ class Calibration:
         Args:
             weight: B, (out, r). wide_weight: W of Δ = W·z.
         """
-        if self._moments is None or self._sums is None:
+        if self._moments is None or self._sums is None or self.tokens == 0:
             raise ValueError("calibration has seen no tokens; give calibrate() some batches")
         z_size, count = self._size, self.tokens
         moments, means = self._moments / count, self._sums / count

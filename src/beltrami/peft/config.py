@@ -111,7 +111,7 @@ class HypLoraConfig(PeftConfig):
 
     def check(self) -> None:
         """Raise a `ValueError` or `TypeError` that names the field and what would be accepted."""
-        if self.hyplora_format > FORMAT:
+        if not _is_number(self.hyplora_format) or self.hyplora_format > FORMAT:
             raise ValueError(
                 f"this adapter was saved in format {self.hyplora_format} by a newer beltrami; this "
                 f"one reads up to {FORMAT}. Upgrade beltrami to load it"
@@ -127,6 +127,11 @@ class HypLoraConfig(PeftConfig):
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
         if self.bias not in ("none", "all", "hyplora_only"):
             raise ValueError(f"bias must be none, all or hyplora_only, got {self.bias!r}")
+        if not isinstance(self.init_weights, bool):
+            raise ValueError(
+                f"init_weights must be True or False, got {self.init_weights!r}: starts that put "
+                "a part of the weight into the adapter (PiSSA, OLoRA) need an update that is linear"
+            )
         self._check_numbers()
         self._check_combinations()
 
@@ -140,7 +145,7 @@ class HypLoraConfig(PeftConfig):
         curvatures += [(f"curvature_pattern[{k!r}]", c) for k, c in pattern.items()]
         low, high = CURVATURE_BOUNDS
         for name, c in curvatures:
-            if isinstance(c, bool) or not isinstance(c, int | float) or not math.isfinite(c):
+            if not _is_number(c):
                 raise ValueError(f"{name} must be a positive number, got {c!r}")
             if c <= 0:
                 raise ValueError(
@@ -153,10 +158,17 @@ class HypLoraConfig(PeftConfig):
                 )
         if not self.curvatures:
             raise ValueError("curvature is empty; give a number, or several for a mixture")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        if self.max_radius is not None and not self.max_radius > 0:
-            raise ValueError(f"max_radius must be positive, or None, got {self.max_radius}")
+        alphas = {"alpha": self.alpha}
+        alphas |= {f"alpha_pattern[{k!r}]": v for k, v in self.alpha_pattern.items()}
+        for name, alpha in alphas.items():
+            if not _is_number(alpha):
+                raise ValueError(f"{name} must be a finite number, got {alpha!r}")
+        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
+        if self.max_radius is not None and not (
+            _is_number(self.max_radius) and self.max_radius > 0
+        ):
+            raise ValueError(f"max_radius must be positive, or None, got {self.max_radius!r}")
 
     def _check_combinations(self) -> None:
         several = len(self.curvatures) > 1
@@ -178,6 +190,11 @@ class HypLoraConfig(PeftConfig):
             )
         if several and self.curvature_pattern:
             raise ValueError("curvature_pattern is for one curvature; a mixture has several")
+        if self.learn_curvature == "layer" and self.curvature_pattern:
+            raise ValueError(
+                'learn_curvature="layer" gives all layers of a block one curvature, and '
+                'curvature_pattern layers of their own; use learn_curvature="module"'
+            )
         if several and self.variant in ("boost", "tangent"):
             raise ValueError(
                 f"a mixture of curvatures is for rotation and simplified, got {self.variant!r}"
@@ -206,3 +223,7 @@ class HypLoraConfig(PeftConfig):
                     )
         if self.layers_pattern and self.layers_to_transform is None:
             raise ValueError("layers_pattern needs layers_to_transform: which layers it is about")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

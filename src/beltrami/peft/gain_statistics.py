@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -45,6 +45,8 @@ def measure_gains(
                 hooks.callback(hook.remove)
         if not found:
             raise ValueError(f"the model has no HypLoRA adapter named {adapter!r}")
+        if not any(adapter in layer.active_adapters for layer in _adapted(model)):
+            raise ValueError(f"adapter {adapter!r} is not active; call set_adapter({adapter!r})")
         model.eval()
         try:
             for batch in batches:
@@ -54,6 +56,10 @@ def measure_gains(
             model.train(training)
     gains = {name: torch.cat(parts) for name, parts in found.items() if parts}
     return {name: values for name, values in gains.items() if len(values)}
+
+
+def _adapted(model: nn.Module) -> Iterator[HypLoraLayer]:
+    return (layer for layer in model.modules() if isinstance(layer, HypLoraLayer))
 
 
 def _record(

@@ -362,6 +362,11 @@ class HypLoraModel(BaseTuner):
             100 * sum(errors) / len(errors),
             100 * max(errors),
         )
+        if any(layer.quantization_backend is not None for layer in layers):
+            logger.warning(
+                "the merged weights were quantised again: what that loses comes on top, and for 4 "
+                "bits may be most of an update"
+            )
 
     def _unload_and_optionally_merge(self, *args: Any, **kwargs: Any) -> nn.Module:
         model: nn.Module = super()._unload_and_optionally_merge(*args, **kwargs)
@@ -451,8 +456,12 @@ class HypLoraModel(BaseTuner):
             if not isinstance(c.target_modules, set | list):
                 raise ValueError("combining needs target_modules that are lists of names")
             targets |= set(c.target_modules)
-        values = {**first.to_dict(), "r": r, "alpha": float(r), "target_modules": sorted(targets)}
-        values.update(use_rslora=False, alpha_pattern={}, inference_mode=True)
+        # Scaled as the first is: a scale inside the gain would not be the same as one outside.
+        share = r / (first.r**0.5 if first.use_rslora else first.r)
+        alphas = {name: alpha * share or r for name, alpha in first.alpha_pattern.items()}
+        values = {**first.to_dict(), "r": r, "target_modules": sorted(targets)}
+        values.update(alpha=first.alpha * share or float(r), alpha_pattern=alphas)
+        values.update(use_rslora=False, inference_mode=True)
         for gone in ("peft_type", "auto_mapping", "peft_version"):
             values.pop(gone, None)
         return HypLoraConfig(**values)
@@ -468,7 +477,7 @@ def _combine(layer: Any, adapters: list[str], weights: list[float], name: str, h
         if adapter not in layer.hyplora_A:
             continue
         a, b = layer.hyplora_A[adapter].weight, layer.hyplora_B[adapter].weight
-        factor = weight * layer.hyplora_scaling[adapter]
+        factor = weight * layer.hyplora_scaling[adapter] / layer.hyplora_scaling[name]
         if how == "cat":
             down[start : start + len(a)] = a * factor
             up[:, start : start + len(a)] = b

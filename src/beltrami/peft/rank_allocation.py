@@ -6,11 +6,13 @@ update that depends on B and A through B·A alone, as LoRA's and HypLoRA's do, n
 
     λᵢ·∂L/∂λᵢ = ⟨bᵢ, ∂L/∂bᵢ⟩ = ⟨aᵢ, ∂L/∂aᵢ⟩     for columns bᵢ of B and rows aᵢ of A.
 
-So an adapter is trained as it is, and is an ordinary one, of different ranks, when it is done.
+A router of curvatures sees A·x, too; its columns count as columns of B there. So an adapter is
+trained as it is, and is an ordinary one, of different ranks, when it is done.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.layer import HypLoraLayer
+from beltrami.peft.model import HypLoraModel
 
 SMOOTHING = 0.85  # of importance and of its spread, as AdaLoRA has it
 
@@ -86,6 +89,16 @@ class _Allotted:
     spread: Tensor  # (r,), of the importance
     kept: Tensor  # (r,), whether they are
 
+    def up(self, adapter: str) -> nn.Parameter:
+        """B, (out, r)."""
+        found: nn.Parameter = self.layer.hyplora_B[adapter].weight
+        return found
+
+    def columns(self, adapter: str) -> list[nn.Parameter]:
+        """What is multiplied by A·x: B and, where there is one, the router; (..., r) each."""
+        routers = self.layer.hyplora_router
+        return [self.up(adapter), *([routers[adapter].weight] if adapter in routers else [])]
+
 
 class RankAllocator:
     """Lowers the ranks of an adapter while it is trained, those of some layers more than of others.
@@ -121,28 +134,32 @@ class RankAllocator:
         adapter_name: str | None = None,
     ) -> None:
         self.schedule = RankSchedule(total_steps, warm_up, settle, every)
+        check_rank(target_rank)
         self.adapter = _adapter(model, adapter_name)
         adapted: Any = model
-        self.config: HypLoraConfig = adapted.peft_config[self.adapter]
-        if self.config.variant == "boost":
+        self._configs: dict[str, HypLoraConfig] = adapted.peft_config
+        tuner: Any = adapted.base_model if hasattr(model, "base_model") else None
+        # Of transformers' own add_adapter, the model itself is what was adapted.
+        root: nn.Module = tuner.model if isinstance(tuner, HypLoraModel) else model
+        if self._configs[self.adapter].variant == "boost":
             raise ValueError(
                 'variant="boost" keeps its rank: all components make its time coordinate; use '
                 "rotation, simplified or tangent"
             )
         self._of = {
             name: _allotted(name, layer, self.adapter)
-            for name, layer in adapted.base_model.model.named_modules()
+            for name, layer in root.named_modules()
             if isinstance(layer, HypLoraLayer) and self.adapter in layer.hyplora_B
         }
         self.before = sum(len(of.kept) for of in self._of.values())
         self.after = round(target_rank * len(self._of))
-        if not len(self._of) <= self.after <= self.before:
+        if self.after > self.before:
             raise ValueError(
-                f"target_rank must be at least 1 and at most the mean rank there is, "
+                f"target_rank must be at most the mean rank there is, "
                 f"{self.before / len(self._of):g}, got {target_rank}"
             )
         self.steps = 0
-        self._settled = False
+        self._settled = self._finished = False
 
     def start_at(self, step: int) -> None:
         """Go on from that many steps, of a model that was saved then.
@@ -152,19 +169,20 @@ class RankAllocator:
         self.steps, self._settled = step, self.schedule.is_settled(step)
         if self.schedule.components(step, self.before, self.after) < self.before:
             for of in self._of.values():
-                of.kept = of.layer.hyplora_B[self.adapter].weight.detach().ne(0).any(0)
+                of.kept = of.up(self.adapter).detach().ne(0).any(0)
 
     @torch.no_grad()
     def step(self) -> None:
         """After the optimiser's step, before its gradients are gone. Waits for no GPU."""
         self.steps += 1
-        for name, of in self._of.items():
-            up = of.layer.hyplora_B[self.adapter].weight
-            if up.grad is None:
-                raise ValueError(
-                    f"{name} has no gradient: call step() after backward(), before zero_grad()"
-                )
-            now = (up.float() * up.grad.float()).sum(0).abs()
+        # Layers that a batch has not gone through have no gradient.
+        seen = [of for of in self._of.values() if of.up(self.adapter).grad is not None]
+        if not seen:
+            raise ValueError(
+                "there are no gradients: call step() after backward(), before zero_grad()"
+            )
+        for of in seen:
+            now = sum(_products(p) for p in of.columns(self.adapter)).abs()  # type: ignore[union-attr]
             now = torch.where(now.isfinite(), now, of.importance)  # of a step that was skipped
             of.importance.lerp_(now, 1 - SMOOTHING)
             of.spread.lerp_((now - of.importance).abs(), 1 - SMOOTHING)
@@ -194,49 +212,74 @@ class RankAllocator:
     def _drop(self) -> None:
         """Zeros for the others. They have gradients still, and may come back."""
         for of in self._of.values():
-            of.layer.hyplora_B[self.adapter].weight.mul_(of.kept)
-            if self.adapter in of.layer.hyplora_router:
-                of.layer.hyplora_router[self.adapter].weight.mul_(of.kept)
+            for columns in of.columns(self.adapter):
+                columns.mul_(of.kept)
 
     @torch.no_grad()
     def finish(self) -> dict[str, int]:
-        """Make the adapter's matrices smaller, and the config tell their ranks.
+        """Make the adapter's matrices smaller, and its config tell their ranks.
 
-        The adapter is then an ordinary one that is saved and loaded as any other. Call it when
-        training is over: optimisers hold the matrices of before.
+        The update stays what it is: what was dropped and is not 0, because it has come back or
+        because a model of before was loaded, is kept, and more ranks than there should be are told
+        in a warning. The adapter is then an ordinary one that is saved and loaded as any other.
+        Call it when training is over: optimisers hold the matrices of before.
 
         Returns: the rank of each layer by its name.
         """
-        if not self._settled:
-            logger.warning(
-                "rank allocation ends after %d of %d steps, before it has come down to %d "
-                "components",
-                self.steps,
-                self.schedule.total_steps,
-                self.after,
-            )
+        if self._finished:
+            raise ValueError("finish() was called already; make a new RankAllocator to go on")
+        self._finished = True
+        config = copy.deepcopy(self._configs[self.adapter])  # others may have been given the same
         ranks, alphas = {}, {}
         for name, of in self._of.items():
-            kept = of.kept.nonzero().flatten()
-            of.layer.keep_components(self.adapter, kept)
-            ranks[name] = rank = len(kept)
-            share = rank**0.5 if self.config.use_rslora else rank
+            kept = of.kept | torch.stack([p.ne(0).any(0) for p in of.columns(self.adapter)]).any(0)
+            if not bool(kept.any()):
+                kept[0] = True
+            of.layer.keep_components(self.adapter, kept.nonzero().flatten())
+            ranks[name] = rank = int(kept.sum())
+            share = rank**0.5 if config.use_rslora else rank
             alphas[name] = of.layer.hyplora_unscaled[self.adapter] * share
-        config = self.config
-        config.rank_pattern = {**_as_patterns(ranks), **config.rank_pattern}
-        config.alpha_pattern = {**_as_patterns(alphas), **config.alpha_pattern}
+        config.rank_pattern, config.alpha_pattern = _as_patterns(ranks), _as_patterns(alphas)
+        self._configs[self.adapter] = config
+        if (left := sum(ranks.values())) > self.after:
+            logger.warning(
+                "rank allocation ends with %d components, not %d, after %d of %d steps",
+                left,
+                self.after,
+                self.steps,
+                self.schedule.total_steps,
+            )
         return ranks
+
+
+def _products(columns: nn.Parameter) -> Tensor:
+    """⟨bᵢ, ∂L/∂bᵢ⟩, (r,)."""
+    if columns.grad is None:  # of a router that saw nothing
+        return torch.zeros(columns.shape[1], device=columns.device)
+    return (columns.float() * columns.grad.float()).sum(0)
+
+
+def check_rank(target: float) -> None:
+    """Raise a `ValueError` for what is no mean rank."""
+    number = isinstance(target, int | float) and not isinstance(target, bool)
+    if not (number and 1 <= target < float("inf")):
+        raise ValueError(f"target_rank must be a number of at least 1, got {target!r}")
 
 
 def _adapter(model: nn.Module, name: str | None) -> str:
     configs: dict[str, Any] = getattr(model, "peft_config", {})
-    chosen: Any = getattr(model, "active_adapter", None) if name is None else name
-    if chosen not in configs or not isinstance(configs[chosen], HypLoraConfig):
+    if name is None and configs:
+        active: Any = model.active_adapters
+        active = active() if callable(active) else active  # transformers' own is a method
+        if len(active) > 1:
+            raise ValueError(f"{', '.join(active)} are active; say which by adapter_name")
+        name = str(active[0])
+    if name is None or not isinstance(configs.get(name), HypLoraConfig):
         raise ValueError(
-            f"there is no HypLoRA adapter {chosen!r} in this {type(model).__name__}; give what "
+            f"there is no HypLoRA adapter {name or ''!r} in this {type(model).__name__}; give what "
             f"get_peft_model returned, and one of its adapters: {sorted(configs)}"
         )
-    return str(chosen)
+    return name
 
 
 def _allotted(name: str, layer: Any, adapter: str) -> _Allotted:
@@ -253,5 +296,5 @@ def _allotted(name: str, layer: Any, adapter: str) -> _Allotted:
 
 
 def _as_patterns(values: dict[str, Any]) -> dict[str, Any]:
-    """By names as regular expressions, which is what the config has them by."""
-    return {re.escape(name): value for name, value in values.items()}
+    """By whole names as regular expressions: one may be the end of another."""
+    return {f"^{re.escape(name)}": value for name, value in values.items()}

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from beltrami.peft.rank_allocation import RankAllocator, RankSchedule
+from beltrami.peft.rank_allocation import RankAllocator, RankSchedule, check_rank
 
 
 class RankAllocationCallback(TrainerCallback):
@@ -32,9 +32,8 @@ class RankAllocationCallback(TrainerCallback):
         every: int = 10,
         adapter_name: str | None = None,
     ) -> None:
-        RankSchedule(
-            1, warm_up, settle, every
-        )  # bad ones are refused here, not when training starts
+        check_rank(target_rank)  # what is bad is refused here, not when training starts
+        RankSchedule(1, warm_up, settle, every)
         self.target_rank, self.adapter_name = target_rank, adapter_name
         self.warm_up, self.settle, self.every = warm_up, settle, every
         self.allocator: RankAllocator | None = None
@@ -50,6 +49,11 @@ class RankAllocationCallback(TrainerCallback):
     ) -> None:
         """Steps are counted from where a resumed training was."""
         assert model is not None
+        if self.ranks:
+            raise ValueError(
+                "this Trainer's optimiser has the matrices of before the ranks came down, and "
+                "would train nothing; make a new Trainer"
+            )
         self.allocator = RankAllocator(
             model,
             target_rank=self.target_rank,

@@ -50,7 +50,8 @@ class Forecast(Result):
 
     Args:
         exponent: α, of the law that is kept. error: its standard error. low, high: 95 % t-interval.
-        scale: A. floor: B, 0 for a power law.
+        log_scale: log A; A itself, `scale`, may be larger than a number can be. floor: B, 0 for a
+            power law.
         floor_error: its standard error; NaN where B was not fitted or is 0.
         floor_needed: whether a floor was fitted and is better than none by more than chance.
         f_statistic: of that test, with 1 and points − 3 degrees of freedom; NaN if it was not made.
@@ -59,7 +60,8 @@ class Forecast(Result):
         r_squared: of log L.
         noise: standard deviation of log L: of runs of the same width, or else about the law.
         target: the loss asked for, NaN if none. width: where the law has it, ∞ if nowhere.
-        width_low, width_high: its 95 % interval; ∞ is no end. NaN without a target.
+        width_low, width_high: its 95 % interval; ∞ is no end. Both are ∞ where losses do not fall,
+            and NaN without a target.
         points, distinct: losses, and different widths.
         spread: of exponents between windows (`exponent_windows`), of losses less the floor.
         curvature_t: of their quadratic term.
@@ -72,7 +74,7 @@ class Forecast(Result):
     error: float
     low: float
     high: float
-    scale: float
+    log_scale: float
     floor: float
     floor_error: float
     floor_needed: bool
@@ -99,11 +101,16 @@ class Forecast(Result):
         """Whether there are no warnings."""
         return not self.warnings
 
+    @property
+    def scale(self) -> float:
+        """A, ∞ where it is too large."""
+        return _exp(self.log_scale)
+
     def at(self, width: float) -> float:
         """The loss that the law has at a width."""
         if not width > 0:
             raise ValueError(f"a width is positive, got {width}")
-        return float(self.scale * width**-self.exponent + self.floor)
+        return _exp(self.log_scale - self.exponent * math.log(width)) + self.floor
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON can hold it: numbers that are not finite are None, and the regime two texts."""
@@ -113,6 +120,7 @@ class Forecast(Result):
         }
         for name in ("points", "distinct"):
             found[name] = int(found[name])
+        found["scale"] = self.scale if math.isfinite(self.scale) else None
         found["floor_needed"] = self.floor_needed
         found["regime"] = {"name": self.regime.name, "words": self.regime.words}
         found["warnings"] = list(self.warnings)
@@ -190,7 +198,7 @@ def forecast(
         error=error,
         low=low,
         high=high,
-        scale=math.exp(kept.log_scale + kept.level + kept.exponent * kept.centre),
+        log_scale=kept.log_scale + kept.level + kept.exponent * kept.centre,
         floor=kept.floor * math.exp(kept.level),
         floor_error=floor_error * math.exp(kept.level),
         floor_needed=laws.needed,
@@ -309,6 +317,8 @@ def _interval(m: Tensor, loss: Tensor, laws: _Laws, target: float) -> tuple[floa
     """
     best = laws.line if laws.floor is None else laws.floor
     middle = laws.kept.width(target)
+    if laws.kept.exponent <= 0:  # laws that rise have the target where models are narrower
+        return math.inf, math.inf
     if _is_exact(laws.kept, len(m)):
         return middle, middle
     freedom = len(m) - sum(best.free)
@@ -430,6 +440,10 @@ def _of_target(found: Forecast) -> list[str]:
             f"than {MOST_BEYOND:g} times"
         )
     return said
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < math.log(1e308) else math.inf
 
 
 def _told(found: Forecast) -> str:

@@ -19,7 +19,8 @@ Of losses alone (`classify_exponent`, `classify_losses`): with features of frequ
 The ranges are those of figure 4b, of γ ≤ −0.33 and of 0.11 ≤ γ ≤ 0.56. The answer is the one range
 that the interval of α meets. It is "cannot tell" where it meets both, or lies outside, and
 "between" where it lies between the two. Where a is not known, strong is α from 0.8 to 1.3, and weak
-all below: a steep weak one, of a near 2, looks the same as a strong one, and the words say so.
+all below that is above 0: a steep weak one, of a near 2, looks the same as a strong one, and the
+words say so. Losses that rise, or may, are in neither regime.
 """
 
 from __future__ import annotations
@@ -99,6 +100,10 @@ def classify_exponent(
     if not low <= exponent <= high:
         raise ValueError(f"the interval {low:g} to {high:g} does not have {exponent:g} in it")
     told = f"α = {exponent:.2f}, from {low:.2f} to {high:.2f}"
+    if high < 0:
+        return Regime(
+            "cannot tell", f"{told}: losses rise with width, as they do in neither regime"
+        )
     if data_exponent is None:
         return _without_data(told, low, high)
     if not math.isfinite(data_exponent):
@@ -138,6 +143,8 @@ def classify_losses(
 def _without_data(told: str, low: float, high: float) -> Regime:
     least, most = STRONG_EXPONENTS
     rule = f"strong superposition has {least:g} to {most:g}"
+    if low <= 0 and high < least:
+        return Regime("cannot tell", f"{told}: losses may not fall with width at all")
     if high < least:
         return Regime("weak", f"{told}; {rule}, and this is less")
     if least <= low and high <= most:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
@@ -41,13 +42,13 @@ def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) 
         flat = h @ w.mT
         return flat * (1 + flat.abs()) / 2
     if readout == "margin":
-        lengths = h.norm(dim=-1, keepdim=True) * w.norm(dim=-1)
-        return 2 * (h @ w.mT) - lengths
+        lengths = [torch.linalg.vector_norm(v, dim=-1) for v in (h, w)]
+        return 2 * (h @ w.mT) - torch.outer(*lengths)
     x = lorentz.exp0(h, c)
     if readout == "busemann":
         return busemann_logits(x, w, c, h.dtype)
     if readout != "distance":
         raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {readout!r}")
     d = gram_distances(x, lorentz.exp0(w, c), c)
-    lengths = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
-    return (lengths - d.square()) / 2
+    squares = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
+    return (squares - d.square()) / 2

@@ -106,8 +106,8 @@ class SuperpositionConfig(RunConfig):
     """Share of the steps in which the rate rises. (preset small: 0.1)"""
 
     tf32: bool = False
-    """On a GPU, multiply matrices on tensor cores: factors are rounded to 11 bits. Meant for --preset
-    paper-large; compare a law with and without before you believe it."""
+    """On a GPU, multiply matrices on tensor cores: factors are rounded to 11 bits. Meant for the
+    preset paper-large; compare a law with and without before you believe it."""
 
     def chosen(self, name: str) -> Any:
         """An option, or what the preset says."""
