@@ -119,6 +119,31 @@ def test_any_losses_have_an_answer(
     found.plot()
 
 
+@settings(max_examples=25)
+@given(
+    st.lists(st.floats(1e-200, 1e200), min_size=3, max_size=6),
+    st.floats(1e-200, 1e200),
+    st.integers(1, 10**9),
+)
+@example([900.0, 2.9, 2.8], 1.0, 1000)
+def test_laws_too_steep_for_a_number(losses: list[float], target: float, first: int) -> None:
+    """Widths next to each other, and one run that has diverged."""
+    widths = [first + i for i in range(len(losses))]
+    found = forecast(widths, losses, target=target, floor=0)
+    middle = math.exp(math.fsum(map(math.log, losses)) / len(losses))
+    centre = math.exp(math.fsum(map(math.log, widths)) / len(widths))
+    assert found.at(centre) == pytest.approx(middle, rel=1e-3)
+    json.dumps(found.as_dict(), allow_nan=False)
+    found.plot()
+
+
+def test_no_width_has_no_interval() -> None:
+    found = forecast([64, 128, 256, 512], [2.0, 2.3, 2.6, 3.1], target=1.0)
+    assert (found.width, found.width_low, found.width_high) == (math.inf,) * 3
+    assert found.regime.name == "cannot tell"
+    assert has(found.warnings, "losses do not fall")
+
+
 def test_without_a_floor_it_is_the_line_of_fit_exponent() -> None:
     found = forecast(WIDTHS, STRONG["power"], floor=0)
     line = fit_exponent(WIDTHS, STRONG["power"])

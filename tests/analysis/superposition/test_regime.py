@@ -75,6 +75,20 @@ def test_exponents(interval: tuple[float, float, float], a: float | None, name: 
     assert "strong superposition has" in found.words
 
 
+@pytest.mark.parametrize("a", [None, 0.5, 1.0])
+def test_losses_that_rise_are_in_no_regime(a: float | None) -> None:
+    found = classify_exponent(-0.15, -0.19, -0.11, data_exponent=a)
+    assert found.name == "cannot tell"
+    assert "losses rise" in found.words
+
+
+def test_losses_that_may_not_fall_are_in_no_regime() -> None:
+    assert "may not fall" in classify_exponent(0.1, -0.3, 0.5).words
+    assert classify_losses([8, 16, 32, 64], [1.0, 1.02, 0.99, 1.01]).name == "cannot tell"
+    # But where weak superposition is known to have 0, that is what is found.
+    assert classify_exponent(0.0, -0.1, 0.1, data_exponent=1.0).name == "weak"
+
+
 def test_a_strong_one_names_what_looks_the_same() -> None:
     assert "a from 1.90 to 2.10" in classify_exponent(1.0, 0.9, 1.1).words
 

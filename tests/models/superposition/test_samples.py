@@ -74,6 +74,12 @@ def test_padding_changes_nothing() -> None:
         assert not bool(x[batch.count :].any())
 
 
+@pytest.mark.parametrize("samples", [0, -3, 2.5])
+def test_bad_numbers_of_samples(samples: int) -> None:
+    with pytest.raises((ValueError, TypeError), match="samples must be"):
+        FeatureSamples(torch.tensor([0.5]), samples)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     batch = Batch(torch.tensor([0, 1]), torch.tensor([0, 0]), torch.ones(2), 2, 5)
     with pytest.raises(ValueError, match="2 rows with 2 entries do not fit into 2"):

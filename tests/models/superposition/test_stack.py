@@ -77,6 +77,8 @@ def test_how_it_starts() -> None:
     stack = ToyStack(5000, [Member(16)])
     assert float(stack.weight(0).detach().var()) == pytest.approx(1 / 16, rel=0.03)
     assert float(stack.bias(0).detach().var()) == pytest.approx(1, rel=0.1)
+    unit = ToyStack(50, [Member(16, unit=True)]).weight(0).detach()
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(50))
 
 
 def test_the_scale_of_the_gradient() -> None:
@@ -94,8 +96,15 @@ def test_bad_stacks() -> None:
         ToyStack(5, [Member(1)], multiple=0)
     with pytest.raises(IndexError, match="no number 3"):
         ToyStack(5, [Member(1)]).weight(3)
-    for bad in ({"width": 0}, {"gamma": float("nan")}, {"stream": -1}, {"rate": 0.0}):
-        with pytest.raises(ValueError, match="must be"):
+    for bad in (
+        {"width": 0},
+        {"width": 2.5},
+        {"gamma": float("nan")},
+        {"stream": -1},
+        {"rate": 0.0},
+        {"bias_rate": float("inf")},
+    ):
+        with pytest.raises((ValueError, TypeError), match="must be"):
             Member(**{"width": 3, **bad})  # type: ignore[arg-type]
 
 

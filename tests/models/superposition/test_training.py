@@ -177,5 +177,7 @@ def test_bad_trainings() -> None:
         StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=9)
     with pytest.raises(ValueError, match="graphed"):
         StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, graphed=True)
+    with pytest.raises(ValueError, match="5 steps, from 0 on, and no step 5"):
+        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1).step(5)
     with pytest.raises(ValueError, match="tf32 is for a CUDA device"):
         StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, tf32=True)

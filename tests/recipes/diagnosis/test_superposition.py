@@ -111,7 +111,7 @@ def test_rows_beyond_the_vocabulary_are_left_out(tmp_path: Path) -> None:
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
     found = measure(tmp_path, torch.cat([gaussian(1, 3), torch.zeros(9, 3)]))
-    assert found["missing"] == "1 rows are too few to compare"
+    assert found["missing"] == "1 rows are too few to compare once 9 rows of zeros are left out"
     assert "Not measured" in superposition_section(found).paragraphs[0]
 
 

@@ -47,6 +47,29 @@ def test_a_power_law_and_its_target(tmp_path: Path) -> None:
         assert text in page
 
 
+def test_a_floor_and_an_exponent_that_are_known(tmp_path: Path) -> None:
+    path = save(tmp_path, 1.0, floor=2.0)
+    told = ForecastConfig(path, target=2.1, floor=2.0, data_exponent=1.0, out=tmp_path / "out")
+    found = forecast_file(told)
+    told = found.document["forecast"]
+    assert (told["floor"], told["floor_needed"]) == (2.0, False)
+    assert told["width"] == pytest.approx(300, rel=0.05)
+    assert "towards a floor of 2" in found.document["answer"]
+    assert "for a = 1 " in told["regime"]["words"]
+    assert found.document["windows"]["less_floor"]
+    assert "--floor=2.0 --data-exponent=1.0" in found.document["command"]
+    assert "as given" in found.report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("floor", -1.0), ("floor", float("nan")), ("data_exponent", float("inf"))]
+)
+def test_bad_numbers(tmp_path: Path, option: str, value: float) -> None:
+    config = ForecastConfig(save(tmp_path, 1.0), out=tmp_path / "out", **{option: value})
+    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} must be"):
+        forecast_file(config)
+
+
 def test_a_floor_below_which_no_width_leads(tmp_path: Path) -> None:
     found = forecast_file(ask(tmp_path, save(tmp_path, 1.0, floor=2.0), 1.5)).document
     told = found["forecast"]

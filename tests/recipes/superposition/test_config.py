@@ -56,6 +56,7 @@ def test_the_large_experiments_rates_fall_with_the_width() -> None:
         ({"gammas": (0.12345678, 0.12345679)}, "first six digits"),
         ({"densities": (1.5,)}, "got 1.5"),
         ({"curvature": 0.0}, "--curvature"),
+        ({"curvature": 1e6}, "--curvature must be at most 100"),
         ({"warm_up": 1.0}, "--warm-up"),
         ({"steps": 0}, "--steps must be at least 1"),
         ({"steps": 1}, "--no-check-steps"),

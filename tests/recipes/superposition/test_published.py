@@ -55,7 +55,13 @@ def test_the_large_experiment() -> None:
 
 
 def test_only_the_papers_settings_count() -> None:
-    others = ({"steps": 10_000}, {"batch": 512}, {"learning_rate": 0.3}, {"warm_up": 0.5})
+    others = (
+        {"tf32": True},
+        {"steps": 10_000},
+        {"batch": 512},
+        {"learning_rate": 0.3},
+        {"warm_up": 0.5},
+    )
     for options, expected in (({}, True), *((other, False) for other in others)):
         recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper", **options))
         linear = recipe.contestants()[0]
@@ -63,6 +69,8 @@ def test_only_the_papers_settings_count() -> None:
     large = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
     assert has_large_settings(large.contestants()[0].settings)
     assert not has_published_settings(large.contestants()[0].settings)
+    rough = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", tf32=True))
+    assert has_large_settings(rough.contestants()[0].settings)  # its row says TF32
 
 
 def test_a_page_beside_the_published_numbers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +81,13 @@ def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> No
     assert "Exponents by law and gamma" in page
     assert "Represented features by width and gamma" in page
     assert "rows of length 1, hyperbolic distance" in page
-    assert "Not checked" in page
+    assert "was not checked" in page.split("</header>")[0] + page.split("<table")[0]
+    assert "One seed." in page
+    assert "95 % intervals" not in page
+    assert "with fitted lines" not in page
+    unit = regime_results(outcome.standings[0])[-1]
+    assert all(math.isnan(share) for share in unit.above_one)  # as it would be up to rounding
+    assert all(0 < overlap < 1 for overlap in unit.overlaps)  # of all rows
 
 
 def test_laws_can_be_added_and_nothing_else(tmp_path: Path) -> None:

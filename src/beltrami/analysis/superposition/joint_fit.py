@@ -8,7 +8,8 @@ third (0.036 instead of 0.059 for the fit of Liu et al. 2025).
 A model that is better than the law on one data set is so on the others. Where its losses on several
 are among the points, s² is that of models, not of points: of what is left of a model's D losses,
 (Σ left)²/D, with as many degrees of freedom as there are models more than parameters of a fit of
-their means. That is right whether or not losses go together.
+their means. That is right for α and A whether or not losses go together; errors of offsets are on
+the large side where they do.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from beltrami.geometry.checks import check_integer
+
 Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 
 
@@ -31,15 +33,14 @@ class Member:
     bias_rate: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"width must be at least 1, got {self.width}")
+        check_integer("width", self.width)
         if not math.isfinite(self.gamma):
             raise ValueError(f"gamma must be a finite number, got {self.gamma}")
         if self.stream < 0:
             raise ValueError(f"stream must be 0 or more, got {self.stream}")
-        if not (self.rate > 0 and self.bias_rate > 0):
+        if not (0 < self.rate < math.inf and 0 < self.bias_rate < math.inf):
             raise ValueError(
-                f"learning rates must be positive, got {self.rate} and {self.bias_rate}"
+                f"learning rates must be positive and finite, got {self.rate} and {self.bias_rate}"
             )
 
 

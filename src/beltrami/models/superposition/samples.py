@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beltrami.geometry.checks import check_integer
+
 FREQUENT = 0.3  # from which on a feature is drawn for each sample
 _LARGEST = 2.0  # of a value; the mean is 1
 _APART, _OWN = 1_000_003, 1 << 40  # of seeds, and from those that models start with
@@ -82,6 +84,7 @@ class FeatureSamples:
     ) -> None:
         if p.ndim != 1 or not bool(((p > 0) & (p <= 1)).all()):
             raise ValueError("p must be probabilities (n,), above 0 and at most 1")
+        check_integer("samples", samples)
         self.p, self.samples, self.seed = p.double().cpu(), samples, seed
         self.device = torch.device(device)
         frequent = self.p >= FREQUENT

@@ -61,13 +61,15 @@ class ToyStack(nn.Module):
 
     @torch.no_grad()
     def _start(self, seed: int) -> None:
-        """W of variance 1/m, b of variance 1."""
+        """W of variance 1/m, of length 1 where it is to stay so; b of variance 1."""
         for block in self.blocks:
             for place, number in enumerate(block.members):
                 width = self.members[number].width
                 g = torch.Generator().manual_seed(seed * _SEEDS_APART + width)
                 start = block.start + place * block.columns
                 weight = torch.randn(self.n, width, generator=g) / width**0.5
+                if self.members[number].unit:
+                    weight = torch.nn.functional.normalize(weight, dim=1)
                 self.table[:, start : start + width] = weight
                 bias = start + block.columns - 1
                 self.table[:, bias] = torch.randn(self.n, generator=g)

@@ -72,6 +72,8 @@ class StackTraining(nn.Module):
 
     def step(self, step: int, *, losses: bool = False) -> Tensor | None:
         """Train on the batch of a step; the losses before it, (members,), where asked for."""
+        if not 0 <= step < self.update.steps:
+            raise ValueError(f"there are {self.update.steps} steps, from 0 on, and no step {step}")
         batches = [data.batch(step) for data in self.data]
         numbers = self.update.numbers(step)
         with _matrices(tf32=self.tf32):

@@ -118,6 +118,8 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         found = parts["superposition"]
         both = f"{_number(found['ratio'])} and {_number(found['ratio_centred'])}"
         yield "Overlap of rows, times 1/m", "raw and centred; 1: as random", both
+    elif "missing" in parts.get("superposition", {}):
+        yield "Overlap of rows, times 1/m", parts["superposition"]["missing"], "not measured"
     if "prompts" in parts:
         told = parts["prompts"]
         yield (

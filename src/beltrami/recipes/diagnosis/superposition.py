@@ -62,7 +62,9 @@ def superposition(
     }
     if found["compared"] < FEWEST:
         tick(1.0)
-        return {**found, "missing": f"{found['compared']} rows are too few to compare"}
+        left = left_out(found)
+        why = f" once {left} are left out" if left else ""
+        return {**found, "missing": f"{found['compared']} rows are too few to compare{why}"}
     measured = overlaps(rows, used=used, pairs=pairs, seed=seed)
     tick(1.0)
     found["overlaps"] = _written(measured)
@@ -71,6 +73,12 @@ def superposition(
     found["norms"] = _norms(norms[used])
     found["reading"] = reading(found)
     return found
+
+
+def left_out(found: dict[str, Any]) -> str:
+    """Which rows are not compared, in words; empty if all are."""
+    counts = found["left_out"].items()
+    return ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in counts if n)
 
 
 def as_overlaps(found: dict[str, Any]) -> Overlaps:

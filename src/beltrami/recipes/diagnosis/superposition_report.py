@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beltrami.recipes.diagnosis.superposition import as_overlaps
+from beltrami.recipes.diagnosis.superposition import as_overlaps, left_out
 from beltrami.report.charts import histogram
 from beltrami.report.page import Figure, Row, Section, Table
 
@@ -58,9 +58,8 @@ def measured_rows(found: dict[str, Any]) -> str:
         f"Compared are {found['compared']:,} of {found['rows']:,} rows of "
         f"{ROLES[found['table']]}{tensor}."
     )
-    left = [f"{n:,} {what.replace('_', ' ')}" for what, n in found["left_out"].items() if n]
-    if left:
-        told += f" Left out: {', '.join(left)}."
+    if left := left_out(found):
+        told += f" Left out: {left}."
     if found["width"] != found["hidden_width"]:
         told += (
             f" Rows have {found['width']:,} numbers, and the model's states "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,14 @@ class ForecastConfig:
     target: float | None = None
     """A loss whose width to find."""
 
+    floor: float | None = None
+    """The loss of endless width, where it is known: 0 fits a power law alone. Without it, a floor
+    is fitted and kept if it is better than none by more than chance."""
+
+    data_exponent: float | None = None
+    """a, where the frequencies of what is learned fall as i^-a: with it the regime is told with
+    more certainty. Words of a language have about 1."""
+
     width: str = ""
     """Which column has the widths, where its name does not tell."""
 
@@ -44,6 +53,10 @@ class ForecastConfig:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         if self.target is not None and not 0 < self.target < float("inf"):
             raise ValueError(f"--target must be a positive number, got {self.target:g}")
+        if self.floor is not None and not 0 <= self.floor < float("inf"):
+            raise ValueError(f"--floor must be a number of 0 or more, got {self.floor:g}")
+        if self.data_exponent is not None and not math.isfinite(self.data_exponent):
+            raise ValueError(f"--data-exponent must be a finite number, got {self.data_exponent}")
 
     @property
     def folder(self) -> Path:
@@ -56,6 +69,8 @@ class ForecastConfig:
         return {
             "file": str(self.file),
             "target": self.target,
+            "floor": self.floor,
+            "data_exponent": self.data_exponent,
             "width": self.width,
             "loss": self.loss,
         }

@@ -55,7 +55,13 @@ def forecast_file(config: ForecastConfig) -> Forecasted:
 
     config.check()
     table = read_losses(config.file, width=config.width, loss=config.loss)
-    found = forecast(table.widths, table.losses, target=config.target)
+    found = forecast(
+        table.widths,
+        table.losses,
+        target=config.target,
+        floor="fit" if config.floor is None else config.floor,
+        data_exponent=config.data_exponent,
+    )
     windows, less_floor = _windows(found)
     document = {
         "schema": SCHEMA,
@@ -82,7 +88,7 @@ def answer(found: Forecast) -> str:
     known = math.isfinite(found.low) and math.isfinite(found.high)
     ends = f"95 % interval {found.low:.3g} to {found.high:.3g}" if known else "which may be any"
     law = f"The loss goes as width^−({found.exponent:.3g}) ({ends})"
-    if found.floor_needed:
+    if found.floor > 0:
         law += f" towards a floor of {found.floor:.3g}"
     if math.isnan(found.target):
         return f"{law}."
@@ -96,9 +102,9 @@ def answer(found: Forecast) -> str:
 
 
 def _windows(found: Forecast) -> tuple[ExponentWindows, bool]:
-    """Of losses less the floor where one was needed, as the forecast judges them."""
+    """Of losses less the floor where there is one, as the forecast judges them."""
     above = [loss - found.floor for loss in found.losses]
-    less = found.floor_needed and min(above) > 0
+    less = found.floor > 0 and min(above) > 0
     return exponent_windows(found.widths, above if less else found.losses), less
 
 

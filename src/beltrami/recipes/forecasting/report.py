@@ -93,8 +93,11 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "Exponent", "loss ∝ width^−exponent", number(found["exponent"])
     yield "from … to", "its interval", ends(found["low"], found["high"])
     yield "Spread by window", "the largest less the smallest", number(windows["spread"])
-    floor = number(found["floor"]) if found["floor_needed"] else "none needed"
-    yield "Floor", "the loss of endless width", floor
+    given = document["settings"]["floor"] is not None
+    none = "none" if given else "none needed"
+    floor = number(found["floor"]) if found["floor"] else none
+    hint = "the loss of endless width" + (", as given" if given else "")
+    yield "Floor", hint, floor
     yield "R²", "of the logarithm of the loss", number(found["r_squared"])
     yield "Widths", "different ones", str(found["distinct"])
     if found["target"] is not None:

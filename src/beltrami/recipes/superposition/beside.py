@@ -32,7 +32,9 @@ def published_section(outcome: Outcome) -> Section | None:
         for one in regime_results(standing):
             row = _grid_row(standing, one) or _large_row(standing, one)
             if row is not None:
+                rough = standing.contestant.settings.get("matrices", "")
                 name = f"{standing.contestant.group}, {one.regime.title}"
+                name += f", {rough}" if rough else ""
                 rows.append(Row(name, "", row))
     if not rows:
         return None

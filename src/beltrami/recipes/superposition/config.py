@@ -22,6 +22,7 @@ HALVES: dict[str, str] = {  # the same with half the steps
     "busemann": "half-busemann",
 }
 FEWEST_WIDTHS = 3
+MOST_CURVED = 100.0  # of hidden states up to 8 long, √c·8 = 80: e⁸⁰ is still a float32
 NAMES = {
     "linear": "linear",
     "bent": "bent",
@@ -120,6 +121,11 @@ class SuperpositionConfig(RunConfig):
         chosen = _Chosen(self)
         check_counts(chosen, "features", "steps", "batch")
         check_positive(chosen, "curvature", "learning_rate")
+        if self.curvature > MOST_CURVED:
+            raise ValueError(
+                f"--curvature must be at most {MOST_CURVED:g}, or points of hidden states leave "
+                f"float32, got {self.curvature:g}"
+            )
         if not 0 <= chosen.warm_up < 1:
             raise ValueError(f"--warm-up must be at least 0 and below 1, got {chosen.warm_up:g}")
         for name in ("laws", "densities", "widths", "gammas", "readouts"):

@@ -17,7 +17,8 @@ from beltrami.recipes.superposition.regimes import Regime, regimes_of
 BINS = 40
 LONGEST = 2.0  # of the histograms of lengths
 EXPONENT, LOSS, HALF, ONE = "exponent", "loss", "represented", "above one"
-OVERLAP = "overlap"  # of rows longer than 1, as published
+OVERLAP = "overlap"  # of rows longer than 1, as published; of all that have length 1
+NONE = -1.0  # in curves, since JSON has no NaN
 CURVES = (LOSS, HALF, ONE, OVERLAP, "unlearned")
 
 
@@ -57,8 +58,9 @@ def evaluation(
             w = stack.weight(j).detach().cpu()
             lists[LOSS].append(float(losses[j]))
             lists[HALF].append(float(represented(w)))
-            lists[ONE].append(float(represented(w, 1.0)))
-            lists[OVERLAP].append(_overlap(w[w.norm(dim=1) > 1]))
+            unit = regime.gamma is None  # of which rows are longer than 1 is up to rounding
+            lists[ONE].append(NONE if unit else float(represented(w, 1.0)))
+            lists[OVERLAP].append(_overlap(w if unit else w[w.double().norm(dim=1) > 1]))
             lists["unlearned"].append(float(unlearned_loss(w, frequencies)))
         curves |= {key(name, regime): values for name, values in lists.items()}
         middle = stack.weight(here[len(widths) // 2]).detach().cpu()
@@ -71,8 +73,8 @@ def evaluation(
 
 
 def _overlap(rows: Tensor) -> float:
-    """Mean squared cosine; −1 of fewer than two rows, since JSON has no NaN."""
-    return isotropy(rows).mean_squared_cosine if len(rows) > 1 else -1.0
+    """Mean squared cosine; none of fewer than two rows."""
+    return isotropy(rows).mean_squared_cosine if len(rows) > 1 else NONE
 
 
 def _lengths(w: Tensor) -> list[float]:

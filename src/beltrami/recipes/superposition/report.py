@@ -15,6 +15,7 @@ from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
 from beltrami.recipes.superposition.standings import (
+    NOT_CHECKED,
     RegimeResult,
     regime_results,
     regime_tables,
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 MOST_REGIMES = 3  # of a picture
 FEW_LINES = 2  # regimes, with which a picture has room for fitted lines
-FEWEST_CELLS = 3  # laws, or gammas, that a heat map is for
+FEWEST_CELLS = 3  # laws that a heat map is for
+FEWEST_GAMMAS = 2  # likewise; there are several widths
 WHAT_IT_IS = (
     "Each sample has a few of many features, with values between 0 and 2. A model has fewer "
     "dimensions than there are features, one row of weights for each of them, and is to give the "
@@ -101,8 +103,10 @@ def _lead(outcome: Outcome) -> str:
     by_gamma = [one for one in found if one.regime.gamma is not None] or found
     ends = by_gamma[:1] + by_gamma[1:][-1:]
     said = ", ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
-    settled = all(one.settled for one in settling(outcome.standings))
+    checked = settling(outcome.standings)
+    settled = all(one.settled for one in checked)
     rest = "" if settled else " Half the steps give other numbers: it has not converged."
+    rest = rest if checked else f" {NOT_CHECKED}"
     return f"With {group}, the exponent with which the loss falls over the width is {said}.{rest}"
 
 
@@ -110,7 +114,7 @@ def _settled_section(outcome: Outcome) -> Section:
     heading = "Is it trained long enough?"
     found = settling(outcome.standings)
     if not found:
-        return Section(heading, ("Not checked: --no-check-steps left out half the steps.",))
+        return Section(heading, (NOT_CHECKED,))
     words = (
         "It seems so: half the steps give exponents within 0.1, and the other half changes losses "
         "of the widest models by 10 % at most."
@@ -125,42 +129,41 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
     series = []
     contestants = whole_trainings(standings)
     alone = len(contestants) == 1
+    fitted = alone and len(_spread(regime_results(contestants[0]))) <= FEW_LINES
     for standing in contestants:
         model = standing.contestant.model
-        shown = _spread(regime_results(standing))
-        for one in shown:
+        for one in _spread(regime_results(standing)):
             exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
             own = "" if model == TWIN else f", {recipe.names[model]}"
             name = f"{one.regime.title}{own}: {exponent}"
-            half = [i.half_width or 0.0 for i in one.losses]
-            mean = [i.mean for i in one.losses]
-            series.append(
-                Series(
-                    name,
-                    one.widths,
-                    mean,
-                    [max(m - h, m / 10) for m, h in zip(mean, half, strict=True)],
-                    [m + h for m, h in zip(mean, half, strict=True)],
-                )
-            )
-            if alone and len(shown) <= FEW_LINES:
+            series.append(Series(name, one.widths, [i.mean for i in one.losses], *_ends(one)))
+            if fitted:
                 fits = one.windows.fits
                 for fit in fits[:: max(1, len(fits) - 1)]:  # the first and the last
                     series.append(_fitted_line(fit, one.regime.title))
     svg = line_chart(
         series,
         title=f"Loss by width: {group}",
-        description="Squared error of a sample by the width of the model, with fitted lines.",
+        description="Squared error of a sample by the width of the model"
+        + (", with fitted lines." if fitted else "."),
         x_label="Width m",
         y_label="Loss",
         x_log=True,
         y_log=True,
     )
-    return Figure(
-        f"Loss by width: {group}",
-        svg,
-        "Means over seeds with 95 % intervals, cut off at a tenth of the mean.",
-    )
+    several = len(contestants[0].results) > 1
+    caption = "Means over seeds with 95 % intervals, cut off at a tenth of the mean."
+    return Figure(f"Loss by width: {group}", svg, caption if several else "One seed.")
+
+
+def _ends(one: RegimeResult) -> tuple[list[float] | None, list[float] | None]:
+    """Of the intervals of losses; one seed has none."""
+    half = [i.half_width for i in one.losses if i.half_width is not None]
+    if len(half) < len(one.losses):
+        return None, None
+    mean = [i.mean for i in one.losses]
+    low = [max(m - h, m / 10) for m, h in zip(mean, half, strict=True)]
+    return low, [m + h for m, h in zip(mean, half, strict=True)]
 
 
 def _fitted_line(fit: ExponentFit, regime: str) -> Series:
@@ -195,7 +198,7 @@ def _maps(outcome: Outcome) -> tuple[Figure, ...]:
             y_label="Frequencies",
         )
         figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds."))
-    if len(titles) >= FEWEST_CELLS:
+    if len(titles) >= FEWEST_GAMMAS:
         for standing, found in zip(controls, results, strict=True):
             svg = heat_map(
                 [[one.shares[i] for one in found] for i in range(len(found[0].widths))],

@@ -29,6 +29,7 @@ MOVED = 0.1  # of an exponent between half and all steps, above which a training
 SETTLED = 0.1  # of a loss, as a share
 SHOWN_WINDOWS = 3
 SINGLE = "± is the 95% interval of the fit of one seed"
+NOT_CHECKED = "Whether the steps were enough was not checked: --no-check-steps."
 MOST_TIMES = 20  # of the loss to what is unlearned, beyond which the one is not the other
 
 
@@ -40,7 +41,9 @@ class RegimeResult:
         regime: which. windows: exponents of all seeds' losses together, by window.
         exponent: mean over seeds; of one seed with the interval of its fit.
         losses, shares, above_one: means over seeds, one a width.
-        overlaps: mean squared cosines of rows longer than 1, one a width; NaN of fewer than two.
+            above_one is NaN where all rows have length 1.
+        overlaps: mean squared cosines of rows longer than 1, or of all that have length 1, one a
+            width; NaN of fewer than two.
         unlearned: what features that are not represented must lose, one a width.
     """
 
@@ -96,13 +99,14 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
     """A table a law and density: a row a regime and a way to read features."""
     seeds = len(outcome.standings[0].results)
     spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
+    unchecked = "" if settling(outcome.standings) else f" {NOT_CHECKED}"
     tables = []
     for group, standings in outcome.groups().items():
         shown = whole_trainings(standings)
         compared = len(shown) > 1
         tables.append(
             Table(
-                f"{group}. {spread}; “from” leaves out narrower models.",
+                f"{group}. {spread}; “from” leaves out narrower models.{unchecked}",
                 _columns(shown[0], compared),
                 tuple(row for s in shown for row in _rows(recipe, s, compared)),
                 head="Models",
@@ -145,7 +149,7 @@ def _rows(recipe: SuperpositionRecipe, standing: Standing, compared: bool) -> It
             _number(one.windows.fits[0].r_squared, 3),
             show(one.losses[-1], 4),
             f"{one.shares[-1]:.1%}",
-            f"{one.above_one[-1]:.1%}",
+            f"{one.above_one[-1]:.1%}" if math.isfinite(one.above_one[-1]) else "–",
             _number(one.overlaps[-1] * one.widths[-1]),
             _number(_over_unlearned(one)),
         ]
