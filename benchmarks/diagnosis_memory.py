@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from benchmarks.command import execute
 _CODE = """
 import sys
 from beltrami.cli import main
-code = main(["diagnose", sys.argv[1], "--out", sys.argv[2], "--json"])
+code = main(["diagnose", *sys.argv[1:], "--json"])
 with open("/proc/self/status") as status:
     most = next(line for line in status if line.startswith("VmHWM:"))
 print(most.split()[1], file=sys.stderr)
@@ -39,6 +40,8 @@ class Options:
     """Of the table."""
     columns: int = 4096
     """Of the table."""
+    only: tuple[str, ...] = ()
+    """Parts of the diagnosis, as `beltrami diagnose --only` takes them; the usual ones if none."""
 
 
 def write_table(path: Path, rows: int, columns: int) -> None:
@@ -51,11 +54,10 @@ def write_table(path: Path, rows: int, columns: int) -> None:
     save_file({"model.embed_tokens.weight": x}, path)
 
 
-def most_memory(path: Path, folder: Path) -> float:
+def most_memory(path: Path, folder: Path, only: Sequence[str] = ()) -> float:
     """Gigabytes that a process needs at most which diagnoses this file."""
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE, str(path), str(folder)], capture_output=True, text=True
-    )
+    words = [str(path), "--out", str(folder), *(["--only", *only] if only else [])]
+    done = subprocess.run([sys.executable, "-c", _CODE, *words], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the diagnosis failed: {done.stderr[-2000:]}")
     return int(done.stderr.split()[-1]) * 1024 / 1e9
@@ -67,7 +69,7 @@ def run(options: Options) -> int:
         path = folder / "table.safetensors"
         write_table(path, options.rows, options.columns)
         size = path.stat().st_size / 1e9
-        memory = most_memory(path, folder / "out")
+        memory = most_memory(path, folder / "out", options.only)
     print(f"{options.rows:,} × {options.columns:,}, a file of {size:.2f} GB: {memory:.2f} GB")
     return 0
 

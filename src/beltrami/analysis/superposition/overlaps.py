@@ -108,14 +108,14 @@ def overlaps(
 
     Products are of float32, summed in float64; of float64 for small matrices, for float64 rows, and
     on a GPU, where float32 products may have been switched to fewer digits. A block and two (d, d)
-    float64 matrices are held, and rows for the pairs, of 64 million numbers at most.
+    float64 matrices are held, and rows for the pairs, of 16 million numbers at most.
 
     Args:
         x: (n, d), or a function that gives blocks of rows anew at each call; it is called three
             times.
         used: (n,) booleans, the rows to compare. None is all. Rows that are 0 never are.
         pairs: to draw for the means of |cos|, where comparing all is too expensive, and for the
-            histogram. Both rows of a pair are drawn among all rows if they have at most 64 million
+            histogram. Both rows of a pair are drawn among all rows if they have at most 16 million
             numbers, and otherwise among as many random ones.
         seed: of the drawing.
 
