@@ -44,8 +44,8 @@ class SuperpositionConfig(RunConfig):
     Samples have a few of many features; an auto-encoder with fewer dimensions than features is to
     give them back. Weight decay (--gammas above 0) leaves most features out: the loss is what was
     left out, and its exponent depends on the data. Rows that are drawn to length 1 (below 0)
-    keep all features in superposition: the loss is their overlap, about 1/m. All widths and gammas
-    of a law are trained at once. The default takes about ten minutes on two cores.
+    keep all features in superposition: the loss is their overlap, by the paper about 1/m. All
+    widths and gammas of a law are trained at once. The default takes about ten minutes on two cores.
     """
 
     recipe: ClassVar[str] = "superposition"
