@@ -12,7 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import adapters, adapters_cases, adapters_report, adapters_timing, markers
+from benchmarks import (
+    adapters,
+    adapters_cases,
+    adapters_kernels,
+    adapters_report,
+    adapters_timing,
+    markers,
+)
 from benchmarks.adapters_cases import (
     BASE,
     BOOST,
@@ -295,3 +302,31 @@ def test_stored_results_are_what_the_code_reads() -> None:
             about, measurements = adapters.read(path)
             assert measurements
             assert about["commit"] != "unknown"
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def test_operations_of_a_pass_are_counted() -> None:
+    case = adapters_cases.build(TINY)
+    found = adapters_kernels.measured(case, LORA, EAGER)
+    products = {name: times for name, times, _ in found.kernels}
+    assert products["aten::mm"] == 8  # three forwards, five backwards
+    assert found.busy > 0
+    assert found.milliseconds > 0
+    times = [ms for _, _, ms in found.kernels]
+    assert times == sorted(times, reverse=True)
+    shown = adapters_kernels.table("a step", [found], 2)
+    assert shown.row_count == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"only": "leap"}, "no problem has 'leap'"), ({"competitors": ("X",)}, "has no X")],
+)
+def test_kernels_of_what_is_not_there(
+    changes: dict, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"device": "cpu", "only": "step", "quick": True, **changes}
+    assert adapters_kernels.run(adapters_kernels.Options(**told)) == 2
+    assert message in capsys.readouterr().err
