@@ -45,7 +45,8 @@ class SuperpositionConfig(RunConfig):
     give them back. Weight decay (--gammas above 0) leaves most features out: the loss is what was
     left out, and its exponent depends on the data. Rows that are drawn to length 1 (below 0)
     keep all features in superposition: the loss is their overlap, by the paper about 1/m. All
-    widths and gammas of a law are trained at once. The default takes about ten minutes on two cores.
+    widths and gammas of a law are trained at once. The default takes about ten minutes on two
+    cores.
     """
 
     recipe: ClassVar[str] = "superposition"
