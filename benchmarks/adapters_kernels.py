@@ -33,8 +33,8 @@ class Options:
 
     device: Literal["cpu", "cuda"] = "cuda"
     """Where."""
-    only: str = "step 4096x4096 r32"
-    """Part of a problem's title, such as "step 4096x4096 r32", "one token" or "model"."""
+    only: str = ""
+    """Part of a problem's title, such as "step 4096x4096 r32" or "model"; all without."""
     competitors: tuple[str, ...] = COMPARED
     """Whose."""
     shown: int = 8
@@ -102,6 +102,9 @@ def table(title: str, profiles: Iterable[Profile], shown: int) -> Table:
 
 
 def run(options: Options) -> int:
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("--device cuda needs a GPU, and torch sees none", file=sys.stderr)
+        return 2
     problems = adapters_cases.problems(options.device, options.quick)
     chosen = [p for p in problems if options.only in p.title]
     if not chosen:

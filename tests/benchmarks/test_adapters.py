@@ -330,3 +330,9 @@ def test_kernels_of_what_is_not_there(
     told = {"device": "cpu", "only": "step", "quick": True, **changes}
     assert adapters_kernels.run(adapters_kernels.Options(**told)) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_kernels_of_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert adapters_kernels.run(adapters_kernels.Options()) == 2
+    assert "needs a GPU" in capsys.readouterr().err

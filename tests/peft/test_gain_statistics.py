@@ -69,3 +69,9 @@ def test_an_adapter_that_is_not_active() -> None:
     model.add_adapter("other", HypLoraConfig(r=2, target_modules=["first"]))  # type: ignore[operator]
     with pytest.raises(ValueError, match=r"'other' is not active; call set_adapter\('other'\)"):
         measure_gains(model, [{"x": torch.ones(1, 6).double()}], adapter="other")
+
+
+def test_adapters_that_do_nothing() -> None:
+    model = adapted()
+    with model.disable_adapter(), pytest.raises(ValueError, match="disabled or merged"):  # type: ignore[operator]
+        measure_gains(model, [{"x": torch.ones(1, 6).double()}])

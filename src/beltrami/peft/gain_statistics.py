@@ -47,6 +47,8 @@ def measure_gains(
             raise ValueError(f"the model has no HypLoRA adapter named {adapter!r}")
         if not any(adapter in layer.active_adapters for layer in _adapted(model)):
             raise ValueError(f"adapter {adapter!r} is not active; call set_adapter({adapter!r})")
+        if any(layer.disable_adapters or layer.merged for layer in _adapted(model)):
+            raise ValueError("adapters are disabled or merged: there are no gains to measure")
         model.eval()
         try:
             for batch in batches:

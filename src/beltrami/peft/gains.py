@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry import radial
 from beltrami.geometry.chord import root
+from beltrami.kernels import stereographic_gain
 from beltrami.kernels.boosted_linear import boosted_linear
 from beltrami.kernels.dtypes import cast, wide
 from beltrami.kernels.gained_linear import gained_linear, gram_matrix, squared_norms
@@ -184,8 +185,7 @@ class AdapterMap:
         p = _bounded(c * n2, self.reach)
         if self.variant == "rotation":
             return lorentz_gain(p, c * m2)
-        lift = 1 / (1 - p / 4)
-        return 2 * lift / (1 + torch.sqrt(1 + lift * lift * c * m2))
+        return stereographic_gain.gain(p, c * m2)
 
     def _boost(
         self,

@@ -85,6 +85,7 @@ def test_losses_that_rise_are_in_no_regime(a: float | None) -> None:
 def test_losses_that_may_not_fall_are_in_no_regime() -> None:
     assert "may not fall" in classify_exponent(0.1, -0.3, 0.5).words
     assert classify_losses([8, 16, 32, 64], [1.0, 1.02, 0.99, 1.01]).name == "cannot tell"
+    assert "may not fall" in classify_exponent(0.05, -0.2, 0.3, data_exponent=1.5).words
     # But where weak superposition is known to have 0, that is what is found.
     assert classify_exponent(0.0, -0.1, 0.1, data_exponent=1.0).name == "weak"
 

@@ -20,7 +20,8 @@ The ranges are those of figure 4b, of γ ≤ −0.33 and of 0.11 ≤ γ ≤ 0.56
 that the interval of α meets. It is "cannot tell" where it meets both, or lies outside, and
 "between" where it lies between the two. Where a is not known, strong is α from 0.8 to 1.3, and weak
 all below that is above 0: a steep weak one, of a near 2, looks the same as a strong one, and the
-words say so. Losses that rise, or may, are in neither regime.
+words say so. Losses that rise are in neither regime, nor are those that may, but where weak
+superposition is known to have an exponent of 0.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ def classify_exponent(
         f"for a = {data_exponent:g} strong superposition has {strong[0]:.2g} to {strong[1]:.2g} "
         f"and weak {weak[0]:.2g} to {weak[1]:.2g}"
     )
+    if low <= 0 < weak[0] and high < strong[0]:
+        return Regime("cannot tell", f"{told}: losses may not fall with width at all; {rule}")
     is_strong = low <= strong[1] and high >= strong[0]
     is_weak = low <= weak[1] and high >= weak[0]
     if is_strong != is_weak:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,8 @@ class StackTraining(nn.Module):
         scale: of the gradients; None is that of the mean squared error.
         graphed: capture the step as a CUDA graph; None does on a GPU, where starting its kernels
             one by one would take longer than they do.
-        tf32: multiply matrices on a GPU's tensor cores, which rounds factors to 11 bits.
+        tf32: multiply matrices on a GPU's tensor cores, which rounds factors to 11 bits; False does
+            as torch is told to.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class StackTraining(nn.Module):
             raise ValueError(f"there are {self.update.steps} steps, from 0 on, and no step {step}")
         batches = [data.batch(step) for data in self.data]
         numbers = self.update.numbers(step)
-        with _matrices(tf32=self.tf32):
+        with _tensor_cores() if self.tf32 else nullcontext():
             if not self.graphed:
                 return self._move(batches, numbers.to(self.stack.table.device), losses)
             if losses not in self._graphs:
@@ -127,11 +128,12 @@ class _Graph:
 
 
 @contextmanager
-def _matrices(*, tf32: bool) -> Iterator[None]:
-    """How float32 matrices are multiplied inside, whatever a program has set for itself."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+def _tensor_cores() -> Iterator[None]:
+    """TF32 for products of float32 matrices inside."""
+    switch = torch.backends.cuda.matmul
+    before = switch.fp32_precision
+    switch.fp32_precision = "tf32"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        switch.fp32_precision = before
