@@ -66,6 +66,8 @@ def converted(value: Any) -> Any:
     if value is LoraConfig:
         return HypLoraConfig
     if type(value) is LoraConfig:
+        if not isinstance(value.init_lora_weights, bool):
+            raise TypeError(f"{value.init_lora_weights} is a start of LoRA's own")
         default = LoraConfig().to_dict()
         changed = {k: v for k, v in value.to_dict().items() if v != default.get(k)}
         return HypLoraConfig(**changed)
@@ -101,6 +103,8 @@ def custom_cases(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     for name, model, config_class, kwargs in rows:
         known = set(in_our_words(kwargs)) <= set(HypLoraConfig.__dataclass_fields__)
         if config_class is not LoraConfig or model not in MODELS or not known:
+            continue
+        if not isinstance(kwargs.get("init_lora_weights", True), bool):  # a start of LoRA's own
             continue
         if kwargs.get("trainable_token_indices") or not possible(kwargs["target_modules"], kwargs):
             continue
