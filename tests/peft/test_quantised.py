@@ -46,11 +46,7 @@ def test_an_adapter_learns_beside_a_quantised_layer(bits: int, settings: dict) -
     out.square().mean().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
-    for name, p in model.named_parameters():
-        if p.requires_grad:
-            assert p.grad is not None, name
-            assert p.grad.isfinite().all(), name
-            assert p.grad.any(), name
+    tiny.check_gradients(model)
     with model.disable_adapter():
         torch.testing.assert_close(model(x.detach()), expected)
 

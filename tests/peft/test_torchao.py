@@ -37,10 +37,7 @@ def test_an_adapter_learns_beside_int8_weights(settings: dict, folder: Path) -> 
     out = model(input_ids=ids, labels=ids)
     assert not torch.allclose(out.logits, expected, atol=1e-4)
     out.loss.backward()
-    for name, p in model.named_parameters():
-        if p.requires_grad:
-            assert p.grad is not None, name
-            assert p.grad.isfinite().all(), name
+    tiny.check_gradients(model)
     with model.disable_adapter(), torch.no_grad():
         torch.testing.assert_close(model(input_ids=ids).logits, expected)
     model.save_pretrained(folder.parent / "adapter")

@@ -89,6 +89,15 @@ def tokens(rows: int = 3, length: int = 7, seed: int = 5) -> Tensor:
     return torch.randint(3, VOCABULARY, (rows, length), generator=generator)
 
 
+def check_gradients(model: nn.Module) -> None:
+    """That everything that is trained has one, finite and not 0."""
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            assert p.grad is not None, name
+            assert p.grad.isfinite().all(), name
+            assert p.grad.any(), name
+
+
 def config(**changes: object) -> HypLoraConfig:
     """An adapter that does something from the start."""
     settings: dict = {"r": 4, "alpha": 8, "target_modules": TARGETS, "init_weights": False}
