@@ -199,12 +199,12 @@ class RankAllocator:
         scores = []
         for of in self._of.values():
             score = of.importance * of.spread
-            score[score.argmax()] = torch.inf  # no layer loses its last
-            scores.append(score)
+            # No layer loses its last. Scattered, since an index would be waited for.
+            scores.append(score.scatter_(0, score.argmax(0, keepdim=True), torch.inf))
         together = torch.cat([score.to(scores[0].device) for score in scores])
         count = self.schedule.components(self.steps, self.before, self.after)
         kept = torch.zeros_like(together, dtype=torch.bool)
-        kept[together.topk(count).indices] = True
+        kept.scatter_(0, together.topk(count).indices, True)
         parts = kept.split([len(score) for score in scores])
         for of, part in zip(self._of.values(), parts, strict=True):
             of.kept = part.to(of.kept.device)
