@@ -182,7 +182,7 @@ class RankAllocator:
                 "there are no gradients: call step() after backward(), before zero_grad()"
             )
         for of in seen:
-            now = sum(_products(p) for p in of.columns(self.adapter)).abs()  # type: ignore[union-attr]
+            now = torch.stack([_products(p) for p in of.columns(self.adapter)]).sum(0).abs()
             now = torch.where(now.isfinite(), now, of.importance)  # of a step that was skipped
             of.importance.lerp_(now, 1 - SMOOTHING)
             of.spread.lerp_((now - of.importance).abs(), 1 - SMOOTHING)
