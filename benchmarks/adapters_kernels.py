@@ -18,12 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks import adapters_cases
+from benchmarks import adapters_cases, timings
 from benchmarks.adapters_cases import COMPARED, COMPILED, EAGER, Case
 from benchmarks.adapters_timing import Runner
 from benchmarks.command import execute
 
-ROUNDS = 9
 PROFILED = 5  # passes
 
 
@@ -37,6 +36,8 @@ class Options:
     """Part of a problem's title, such as "step 4096x4096 r32" or "model"; all without."""
     competitors: tuple[str, ...] = COMPARED
     """Whose."""
+    rounds: int = 9
+    """How often each is timed; the median is shown."""
     shown: int = 8
     """Kernels to name, those that run longest."""
     quick: bool = False
@@ -59,12 +60,12 @@ class Profile:
     kernels: tuple[tuple[str, float, float], ...]
 
 
-def measured(case: Case, competitor: str, mode: str) -> Profile:
+def measured(case: Case, competitor: str, mode: str, rounds: int) -> Profile:
     """Time a competitor, then look at what it starts."""
     torch._dynamo.reset()
     runner = Runner(case, competitor, mode)
     runner.prepare()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         runner.lap()
     gpu = runner.device == "cuda"
     with profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as found:
@@ -102,8 +103,8 @@ def table(title: str, profiles: Iterable[Profile], shown: int) -> Table:
 
 
 def run(options: Options) -> int:
-    if options.device == "cuda" and not torch.cuda.is_available():
-        print("--device cuda needs a GPU, and torch sees none", file=sys.stderr)
+    if (obstacle := timings.obstacle(options)) is not None:
+        print(obstacle, file=sys.stderr)
         return 2
     problems = adapters_cases.problems(options.device, options.quick)
     chosen = [p for p in problems if options.only in p.title]
@@ -120,7 +121,8 @@ def run(options: Options) -> int:
             print(f"{problem.title} has no {', '.join(unknown)}: {names}", file=sys.stderr)
             return 2
         modes = (EAGER, COMPILED) if problem.compiled else (EAGER,)
-        found = [measured(case, name, mode) for mode in modes for name in options.competitors]
+        turns = [(name, mode) for mode in modes for name in options.competitors]
+        found = [measured(case, *turn, options.rounds) for turn in turns]
         console.print(table(problem.title, found, options.shown))
     return 0
 

@@ -57,18 +57,14 @@ def install(peft: str, cache: Path = CACHE) -> Path:
     site = cache / f"site-{peft}"
     if not (site / "peft").exists():
         print(f"installing peft {peft} into {site}", flush=True)
-        with tempfile.TemporaryDirectory(dir=_made(cache)) as new:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as new:
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
             command += ["--disable-pip-version-check", "--target", f"{new}/site", f"peft=={peft}"]
             if subprocess.run(command).returncode:
                 sys.exit(f"cannot install peft {peft}; see pip's message")
             Path(new, "site").replace(site)  # whole or not at all
     return site
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def unpack(archive: Path) -> Path:
@@ -91,17 +87,19 @@ def run_own(site: Path | None, keyword: str | None) -> int:
     """Run this project's tests of adapters on a PEFT in a folder; pytest's exit code."""
     command = [sys.executable, "-m", "pytest", "-n", "auto", "tests/peft"]
     command += ["-k", keyword] if keyword else []
-    path = [str(site or ""), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)}
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+    return subprocess.run(command, cwd=ROOT, env=_with_path(site)).returncode
+
+
+def _with_path(*folders: Path | None) -> dict[str, str]:
+    """The environment, with folders in front of what Python imports from."""
+    path = [*(str(folder) for folder in folders if folder), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)}
 
 
 def run(folder: Path, keyword: str | None, site: Path | None = None) -> tuple[int, Outcome]:
     """Run our selection of the tests in a folder; pytest's exit code and what it reported."""
-    path = [str(folder), str(site or ""), os.environ.get("PYTHONPATH", "")]
     environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(p for p in path if p),
+        **_with_path(folder, site),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }

@@ -309,7 +309,7 @@ def test_stored_results_are_what_the_code_reads() -> None:
 
 def test_operations_of_a_pass_are_counted() -> None:
     case = adapters_cases.build(TINY)
-    found = adapters_kernels.measured(case, LORA, EAGER)
+    found = adapters_kernels.measured(case, LORA, EAGER, 3)
     products = {name: times for name, times, _ in found.kernels}
     assert products["aten::mm"] == 8  # three forwards, five backwards
     assert found.busy > 0
@@ -322,7 +322,11 @@ def test_operations_of_a_pass_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"only": "leap"}, "no problem has 'leap'"), ({"competitors": ("X",)}, "has no X")],
+    [
+        ({"only": "leap"}, "no problem has 'leap'"),
+        ({"competitors": ("X",)}, "has no X"),
+        ({"rounds": 0}, "--rounds must be at least 1"),
+    ],
 )
 def test_kernels_of_what_is_not_there(
     changes: dict, message: str, capsys: pytest.CaptureFixture[str]

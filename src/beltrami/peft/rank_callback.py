@@ -34,8 +34,13 @@ class RankAllocationCallback(TrainerCallback):
     ) -> None:
         check_rank(target_rank)  # what is bad is refused here, not when training starts
         RankSchedule(1, warm_up, settle, every)
-        self.target_rank, self.adapter_name = target_rank, adapter_name
-        self.warm_up, self.settle, self.every = warm_up, settle, every
+        self._options: dict[str, Any] = {
+            "target_rank": target_rank,
+            "warm_up": warm_up,
+            "settle": settle,
+            "every": every,
+            "adapter_name": adapter_name,
+        }
         self.allocator: RankAllocator | None = None
         self.ranks: dict[str, int] = {}
 
@@ -54,15 +59,7 @@ class RankAllocationCallback(TrainerCallback):
                 "this Trainer's optimiser has the matrices of before the ranks came down, and "
                 "would train nothing; make a new Trainer"
             )
-        self.allocator = RankAllocator(
-            model,
-            target_rank=self.target_rank,
-            total_steps=state.max_steps,
-            warm_up=self.warm_up,
-            settle=self.settle,
-            every=self.every,
-            adapter_name=self.adapter_name,
-        )
+        self.allocator = RankAllocator(model, total_steps=state.max_steps, **self._options)
         self.allocator.start_at(state.global_step)
 
     def on_optimizer_step(

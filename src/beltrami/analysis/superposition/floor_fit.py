@@ -58,8 +58,12 @@ class FloorFit:
         above = loss * math.exp(-self.level) - self.floor
         if above <= 0 or self.exponent <= 0:
             return math.inf
-        power = self.centre + (self.log_scale - math.log(above)) / self.exponent
-        return math.exp(power) if power < math.log(1e300) else math.inf
+        return exp_or_inf(self.centre + (self.log_scale - math.log(above)) / self.exponent)
+
+
+def exp_or_inf(power: float) -> float:
+    """exp, ∞ where that is larger than a number can be."""
+    return math.exp(power) if power < math.log(1e300) else math.inf
 
 
 def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:

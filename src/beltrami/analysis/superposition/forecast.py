@@ -27,7 +27,12 @@ from beltrami.analysis.superposition.exponent import (
     exponent_windows,
     pure_error,
 )
-from beltrami.analysis.superposition.floor_fit import FloorFit, fit_floor, least_squares_through
+from beltrami.analysis.superposition.floor_fit import (
+    FloorFit,
+    exp_or_inf,
+    fit_floor,
+    least_squares_through,
+)
 from beltrami.analysis.superposition.points import Numbers, plain, sorted_points
 from beltrami.analysis.superposition.regime import Regime, classify_exponent
 from beltrami.report.lines import Series, line_chart
@@ -104,13 +109,13 @@ class Forecast(Result):
     @property
     def scale(self) -> float:
         """A, ∞ where it is too large."""
-        return _exp(self.log_scale)
+        return exp_or_inf(self.log_scale)
 
     def at(self, width: float) -> float:
         """The loss that the law has at a width."""
         if not width > 0:
             raise ValueError(f"a width is positive, got {width}")
-        return _exp(self.log_scale - self.exponent * math.log(width)) + self.floor
+        return exp_or_inf(self.log_scale - self.exponent * math.log(width)) + self.floor
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON can hold it: numbers that are not finite are None, and the regime two texts."""
@@ -440,10 +445,6 @@ def _of_target(found: Forecast) -> list[str]:
             f"than {MOST_BEYOND:g} times"
         )
     return said
-
-
-def _exp(power: float) -> float:
-    return math.exp(power) if power < math.log(1e308) else math.inf
 
 
 def _told(found: Forecast) -> str:

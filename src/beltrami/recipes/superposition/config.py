@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from beltrami.recipes.checks import check_counts, check_positive, file_name, option
 from beltrami.recipes.config import RunConfig
@@ -14,26 +14,14 @@ from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
 Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 TWIN: Readout = "linear"
 CURVED: tuple[Readout, ...] = ("distance", "busemann")
-HALVES: dict[str, str] = {  # the same with half the steps
-    "linear": "half",
-    "bent": "half-bent",
-    "margin": "half-margin",
-    "distance": "half-distance",
-    "busemann": "half-busemann",
-}
+HALVES = {r: "half" if r == TWIN else f"half-{r}" for r in get_args(Readout)}  # half the steps
 FEWEST_WIDTHS = 3
 MOST_CURVED = 100.0  # of hidden states up to 8 long, √c·8 = 80: e⁸⁰ is still a float32
-NAMES = {
-    "linear": "linear",
-    "bent": "bent",
-    "margin": "margin",
-    "distance": "hyperbolic distance",
-    "busemann": "Busemann",
-    "half": "half the steps",
-    "half-bent": "bent, half the steps",
-    "half-margin": "margin, half the steps",
-    "half-distance": "hyperbolic distance, half the steps",
-    "half-busemann": "Busemann, half the steps",
+NAMES = {r: r for r in get_args(Readout)}
+NAMES |= {"distance": "hyperbolic distance", "busemann": "Busemann"}
+NAMES |= {
+    half: "half the steps" if r == TWIN else f"{NAMES[r]}, half the steps"
+    for r, half in HALVES.items()
 }
 
 

@@ -14,6 +14,7 @@ from beltrami.recipes.superposition.beside import published_section
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
+from beltrami.recipes.superposition.regimes import regimes_of
 from beltrami.recipes.superposition.standings import (
     NOT_CHECKED,
     RegimeResult,
@@ -129,7 +130,7 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
     series = []
     contestants = whole_trainings(standings)
     alone = len(contestants) == 1
-    fitted = alone and len(_spread(regime_results(contestants[0]))) <= FEW_LINES
+    fitted = alone and len(regimes_of(recipe.settings)) <= FEW_LINES
     for standing in contestants:
         model = standing.contestant.model
         for one in _spread(regime_results(standing)):

@@ -99,7 +99,7 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
     """A table a law and density: a row a regime and a way to read features."""
     seeds = len(outcome.standings[0].results)
     spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
-    unchecked = "" if settling(outcome.standings) else f" {NOT_CHECKED}"
+    unchecked = "" if recipe.config.check_steps else f" {NOT_CHECKED}"
     tables = []
     for group, standings in outcome.groups().items():
         shown = whole_trainings(standings)
