@@ -60,10 +60,19 @@ def spilled(
 
 def spills_of(kernels: str) -> list[int]:
     """Of each of some kernels of this file; skips the test where Triton has not its tools."""
+    return [int(line) for line in _printed("spills", kernels)]
+
+
+def kernels_seen(operation: str) -> list[list[str]]:
+    """Which arguments each kernel writes that `torch.compile` finds in an operation's passes."""
+    return [line.split() for line in _printed("kernels", operation)]
+
+
+def _printed(what: str, of: str) -> list[str]:
     pytest.importorskip("triton.backends.nvidia", reason="Triton's compiler for CUDA is not there")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.kernels.compiling", kernels],
+        [sys.executable, "-W", "ignore", "-m", "tests.kernels.compiling", what, of],
         capture_output=True,
         text=True,
         env=environment,
@@ -73,7 +82,7 @@ def spills_of(kernels: str) -> list[int]:
     if any(word in last for word in ("ImportError", "ModuleNotFound", "FileNotFound")):
         pytest.skip(f"this Triton compiles in another way, or has not its tools here: {last}")
     assert done.returncode == 0, done.stderr
-    return [int(line) for line in done.stdout.split()]
+    return done.stdout.splitlines()
 
 
 def row_gaps() -> Iterator[int]:
@@ -109,6 +118,52 @@ def adapted_linear() -> Iterator[int]:
     yield spilled(law._law, {"COUNT": law.COUNT})
 
 
+def traced_adapted_linear() -> Iterator[str]:
+    """What is written by the kernels in both passes, as autograd hands them to a compiler."""
+    import torch
+    from torch._functorch.aot_autograd import aot_function, make_boxed_func
+    from torch._subclasses import FakeTensorMode
+
+    from beltrami.kernels.adapted_linear_operator import adapted_linear_operator
+
+    graphs = []
+
+    def look(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return make_boxed_func(graph)
+
+    def function(*tensors: Any) -> Any:
+        x, weight, down, up = tensors
+        return adapted_linear_operator(x, weight, None, down, up, 0.3, 2.0, 10.0, False)
+
+    sizes = [(8192, 256), (512, 256), (32, 256), (512, 32)]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        tensors = [torch.empty(s, dtype=torch.bfloat16, requires_grad=True) for s in sizes]
+        y = aot_function(function, look, look)(*tensors)
+        y.backward(torch.empty_like(y))
+    for graph in graphs:
+        for node in graph.graph.nodes:
+            if "triton_kernel" in str(node.target):
+                yield " ".join(node.kwargs["tensors_to_clone"])
+
+
+def _pretend_to_have_a_gpu() -> None:
+    """Triton reads kernels for the GPU that is there."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    class Driver:
+        def get_current_target(self) -> GPUTarget:
+            return GPUTarget("cuda", 90, 32)
+
+    driver.set_active(Driver())
+
+
 if __name__ == "__main__":
-    for stack in {"row_gaps": row_gaps, "adapted_linear": adapted_linear}[sys.argv[1]]():
-        print(stack)
+    if sys.argv[1] == "kernels":
+        _pretend_to_have_a_gpu()
+        printed: dict[str, Any] = {"adapted_linear": traced_adapted_linear}
+    else:
+        printed = {"row_gaps": row_gaps, "adapted_linear": adapted_linear}
+    for line in printed[sys.argv[2]]():
+        print(line)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,10 +13,10 @@ from beltrami.kernels.adapted_linear import adapted_linear
 from beltrami.kernels.lorentz_gain import lorentz_gain
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
-from beltrami.kernels import adapted_linear_triton
+from beltrami.kernels import adapted_linear_operator, adapted_linear_triton
 
 from .checks import saved_bytes
-from .compiling import spills_of
+from .compiling import kernels_seen, spills_of
 
 C, SCALING = 0.3, 1.7
 # Products of narrow dtypes are rounded, in another order than float64's.
@@ -234,6 +236,79 @@ def test_what_is_kept_is_the_input_and_little_a_token(device: str) -> None:
     x, *others = made(torch.float32, device, tokens=(tokens,), rank=rank)
     kept = saved_bytes(lambda: adapted_linear(x, *others, C, fused=True), besides=[x, *others])
     assert kept <= tokens * 4 * (rank + 2) + 4 * rank * rank
+
+
+def compiled_and_not(
+    device: str, *, learned: bool = False, tokens: tuple[int, ...] = (3, 5), **settings: Any
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Results and gradients of the operation and of the compiled one."""
+    x, weight, bias, down, up = made(torch.bfloat16, device, tokens=tokens)
+    weight.requires_grad_(False)
+    c = torch.tensor([C], device=device, requires_grad=True) if learned else C
+
+    def function(x: Tensor) -> Tensor:
+        return adapted_linear(x, weight, bias, down, up, c, scaling=SCALING, **settings, fused=True)
+
+    backend = "inductor" if device == "cuda" else "aot_eager"
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    leaves = [t for t in (x, bias, down, up, c) if isinstance(t, Tensor)]
+    dy = torch.randn(*tokens, 24).to(x)
+    found = []
+    for one in (compiled, function):
+        y = one(x)
+        found.append([y.detach(), *torch.autograd.grad(y, leaves, dy)])
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("one_pass", [1, 4096])
+def test_compiled_it_is_the_same_operation(
+    one_pass: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", one_pass)
+    torch._dynamo.reset()
+    for settings in ({"longest": 2.0}, {"longest": 1.9, "stereographic": True}, {}):
+        for a, b in zip(*compiled_and_not(device, learned=learned, **settings), strict=True):
+            if device == "cpu":
+                assert torch.equal(a, b)
+            else:  # products may be other ones of cuBLAS
+                torch.testing.assert_close(a, b, atol=2.0**-6, rtol=2.0**-6)
+
+
+def test_its_operators_are_sound(device: str) -> None:
+    x, weight, bias, down, up = made(torch.bfloat16, device, tokens=(15,))
+    for learned in (None, torch.tensor([C], device=device, requires_grad=True)):
+        given = (x, weight, bias, down, up, learned, C, SCALING, 2.0, False)
+        torch.library.opcheck(torch.ops.beltrami.adapted_linear.default, given)
+
+
+def test_without_gradients_few_tokens_are_traced_as_they_were(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, weight, bias, down, up = (t.detach() for t in made(torch.bfloat16, device))
+    monkeypatch.setattr(adapted_linear_operator, "MANY", 20)
+    for tokens, expected in ((15, 0), (20, 1)):
+        seen: list[str] = []
+
+        def look(graph: Any, _: Any, seen: list[str] = seen) -> Any:
+            seen += [str(node.target) for node in graph.graph.nodes]
+            return graph
+
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(adapted_linear, backend=look, fullgraph=True)(
+                torch.randn(tokens, 40).to(x), weight, bias, down, up, C, fused=True
+            )
+        assert sum("adapted_linear" in name for name in seen) == expected
+
+
+def test_compilers_start_the_kernels_themselves() -> None:
+    """Not by way of an operator that they know nothing of; and no tensor is copied for it."""
+    assert kernels_seen("adapted_linear") == [
+        ["u_ptr", "n2_ptr", "z_ptr", "m2_ptr"],
+        ["du_ptr", "dn2_ptr", "z_ptr", "wu_ptr"],
+        ["dx_ptr"],
+    ]
 
 
 def test_gpus_take_the_kernels_and_hold_their_tiles() -> None:

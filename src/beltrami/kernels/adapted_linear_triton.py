@@ -82,7 +82,7 @@ def rows(
     if x.stride(1) != 1:
         x = x.contiguous()
     u, z = x.new_empty(n, rank), x.new_empty(n, rank)
-    n2, m2 = x.new_empty(2, n, 1, dtype=torch.float32).unbind()
+    n2, m2 = (x.new_empty(n, 1, dtype=torch.float32) for _ in range(2))
     start(
         _rows,
         (parts(n, FORWARD_ROWS),),
@@ -134,7 +134,7 @@ def gradient_rows(
         )
     if dy.stride(1) != 1:
         dy = dy.contiguous()
-    du, z = u.new_empty(2, n, rank).unbind()
+    du, z = torch.empty_like(u), torch.empty_like(u)
     wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
     dn2 = torch.empty_like(n2)
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
@@ -152,7 +152,7 @@ def gradient_rows(
         dn2,
         z,
         wu,
-        dn2 if by_c is None else by_c,
+        n2 if by_c is None else by_c,  # not written then
         n,
         columns,
         rank,

@@ -2,7 +2,7 @@
 
 Triton finds out anew at each start for which kinds of arguments a kernel was compiled: tens of
 microseconds, longer than a small kernel takes. What it found is kept here under the same kinds and
-started directly.
+started directly. What `torch.compile` traces is handed to it instead, to start it its own way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 _ALIGNED = 16  # bytes of an address, and what numbers are divided by: Triton's own distinction
 _INT32 = 1 << 31
@@ -27,6 +28,9 @@ def start(
 
     Triton starts kernels on the current device, whichever their tensors are on.
     """
+    if is_traced(where):
+        torch.library.wrap_triton(kernel)[grid](where, *arguments, **constants)
+        return
     if not where.is_cuda:
         kernel[grid](where, *arguments, **constants)
         return
@@ -36,6 +40,11 @@ def start(
     else:
         with torch.cuda.device(device):
             _start(kernel, grid, device, where, *arguments, **constants)
+
+
+def is_traced(t: Tensor) -> bool:
+    """Whether it is what a compiler traces, and has no numbers."""
+    return type(t) is not Tensor and isinstance(t, FunctionalTensor)
 
 
 class Prepared:

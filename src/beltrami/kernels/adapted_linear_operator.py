@@ -1,0 +1,203 @@
+"""`adapted_linear` for `torch.compile`: operators made of the passes that run without it.
+
+Traced as plain tensors, the layer and its map are some thirty kernels in two passes, and starting
+them takes longer than they run. Here the compiler is given the Triton kernels themselves, between
+products that it sees; where they are interpreted, or exported, the operators stay whole.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.export._trace import custom_triton_ops_decomposition_disabled
+
+from beltrami.kernels.adapted_linear_passes import backward_pass, forward_pass
+from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.triton_module import triton_module
+
+DTYPES = (torch.float16, torch.bfloat16)  # float32's are as many kernels without a compiler
+MOST_RANK = 64  # what all GPUs have room for
+MANY = 4096  # tokens without gradients: fewer are quicker traced
+_HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+
+def takes_operator(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, fused: bool | None) -> bool:
+    """Whether what is traced is the operator; `fused=True` has it interpreted on a CPU, too."""
+    if not _HAS_TRITON or fused is False or not (fused or x.is_cuda):
+        return False
+    if x.dtype not in DTYPES or len(down) > MOST_RANK:
+        return False
+    if torch.is_autocast_enabled(x.device.type):
+        return False
+    if any(t.dtype != x.dtype or t.device != x.device for t in (weight, down, up)):
+        return False
+    return torch.is_grad_enabled() or x.shape[:-1].numel() >= MANY
+
+
+def adapted_linear_operator(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | float,
+    scaling: float,
+    longest: float | None,
+    stereographic: bool,
+) -> Tensor:
+    """`adapted_linear`, traced."""
+    learned, number = (c, 0.0) if isinstance(c, Tensor) else (None, float(c))
+    out: Tensor
+    out, *_ = torch.ops.beltrami.adapted_linear(
+        as_matrix(x), weight, bias, down, up, learned, number, scaling, longest, stereographic
+    )
+    return out.view(*x.shape[:-1], len(weight))
+
+
+# Not by `torch.library.custom_op`, which takes longer to call than a small kernel runs.
+_LIBRARY = torch.library.Library("beltrami", "FRAGMENT")
+_GAIN = "Tensor? c, float number, float scaling, float? longest, bool stereographic"
+_LIBRARY.define(
+    f"adapted_linear(Tensor x, Tensor weight, Tensor? bias, Tensor down, Tensor up, {_GAIN})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+_LIBRARY.define(
+    "adapted_linear_backward(Tensor dy, Tensor x, Tensor weight, Tensor down, Tensor up, Tensor u,"
+    f" Tensor n2, Tensor m2, Tensor gram, {_GAIN}, bool[] wanted) -> Tensor[]",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
+
+# Traced, a sum in place would be one into a copy of what it is added to.
+_LIBRARY.define(
+    "add_product_(Tensor(a!) out, Tensor z, Tensor up) -> ()", tags=torch.Tag.pt2_compliant_tag
+)
+
+
+def _add_product(out: Tensor, z: Tensor, up: Tensor) -> None:
+    out.addmm_(z, up.mT)
+
+
+def _forward(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    c: Tensor | None,
+    number: float,
+    scaling: float,
+    longest: float | None,
+    stereographic: bool,
+) -> tuple[Tensor, ...]:
+    kernel = triton_module("adapted_linear_triton")
+    assert kernel is not None
+    curvature = number if c is None else c
+    return forward_pass(
+        x, weight, bias, down, up, curvature, scaling, longest, stereographic, kernel
+    )
+
+
+def _fake_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, *_: Any
+) -> tuple[Tensor, ...]:
+    tokens, rank = len(x), len(down)
+    return (
+        x.new_empty(tokens, len(weight)),
+        x.new_empty(tokens, rank),
+        x.new_empty(tokens, 1, dtype=torch.float32),
+        x.new_empty(tokens, 1, dtype=torch.float32),
+        x.new_empty(rank, rank, dtype=torch.float32),
+    )
+
+
+def _backward(
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    down: Tensor,
+    up: Tensor,
+    u: Tensor,
+    n2: Tensor,
+    m2: Tensor,
+    gram: Tensor,
+    c: Tensor | None,
+    number: float,
+    scaling: float,
+    longest: float | None,
+    stereographic: bool,
+    wanted: list[bool],
+) -> list[Tensor]:
+    kernel = triton_module("adapted_linear_triton")
+    assert kernel is not None
+    kept = (x, weight, down, up, u, n2, m2, gram, c)
+    numbers = (number, scaling, longest, stereographic)
+    found = backward_pass(dy, kept, numbers, wanted, kernel)
+    return [t for t in found if t is not None]
+
+
+def _fake_backward(
+    dy: Tensor, x: Tensor, weight: Tensor, down: Tensor, up: Tensor, *others: Any
+) -> list[Tensor]:
+    c, wanted = others[4], others[-1]
+    likes = (x, weight, dy.new_empty(dy.shape[1]), down, up, c)
+    return [
+        torch.empty_like(like, memory_format=torch.contiguous_format)
+        for like, wants in zip(likes, wanted, strict=True)
+        if wants
+    ]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, _, down, up, c, *ctx.numbers = inputs
+    ctx.save_for_backward(x, weight, down, up, *output[1:], c)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    wanted = list(ctx.needs_input_grad[:6])
+    found = iter(
+        torch.ops.beltrami.adapted_linear_backward(dy, *ctx.saved_tensors, *ctx.numbers, wanted)
+    )
+    gradients = [next(found) if wants else None for wants in wanted]
+    return *gradients, *(None for _ in ctx.numbers)
+
+
+def _decomposed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a mode that traces takes an operator."""
+
+    def take(
+        mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        kernel = triton_module("adapted_linear_triton")
+        assert kernel is not None
+        if kernel.interpreted() or custom_triton_ops_decomposition_disabled():
+            return mode.__torch_dispatch__(operator, types, args, kwargs)
+        with mode:
+            return function(*args, **kwargs)
+
+    return take
+
+
+for _key in ("CPU", "CUDA"):
+    _LIBRARY.impl("adapted_linear", _forward, _key)
+    _LIBRARY.impl("adapted_linear_backward", _backward, _key)
+    _LIBRARY.impl("add_product_", _add_product, _key)
+for _name, _fake, _function in (
+    ("adapted_linear", _fake_forward, _forward),
+    ("adapted_linear_backward", _fake_backward, _backward),
+):
+    torch.library.register_fake(f"beltrami::{_name}", _fake, lib=_LIBRARY)
+    torch.library.register_torch_dispatch(
+        f"beltrami::{_name}", FunctionalTensorMode, _decomposed(_function), lib=_LIBRARY
+    )
+torch.library.register_fake("beltrami::add_product_", lambda *_: None, lib=_LIBRARY)
+torch.library.register_autograd(
+    "beltrami::adapted_linear", _gradients, setup_context=_keep, lib=_LIBRARY
+)
