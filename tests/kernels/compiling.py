@@ -23,7 +23,11 @@ FLOATS = {"c_or_ptr", "scaling", "reach", "begin", "up", "down"}
 
 
 def spilled(
-    kernel: Any, constants: dict[str, Any], pointers: str | None = None, **options: Any
+    kernel: Any,
+    constants: dict[str, Any],
+    pointers: str | None = None,
+    floats: str = "fp32",
+    **options: Any,
 ) -> int:
     """Bytes of a stack; what pointers point to is told, or goes by their names."""
     import triton
@@ -35,7 +39,7 @@ def spilled(
         if name in constants:
             kinds[name] = "constexpr"
         elif name in FLOATS:
-            kinds[name] = "fp32"
+            kinds[name] = floats
         elif name.endswith("_ptr"):
             kinds[name] = pointers or ("*fp32" if name in WIDE else "*bf16")
         else:
@@ -112,6 +116,7 @@ def adapted_linear() -> Iterator[int]:
         }
         for kernel in (adapted._rows, adapted._gradient_rows):
             yield spilled(kernel, rows)
+            yield spilled(kernel, rows, floats="fp64")  # as torch.compile hands numbers over
         plan = adapted._plan(1, 4096, 14336, rank, False, True, stereographic)
         for prepared in (plan.down, plan.up, plan.gain):
             yield spilled(prepared.kernel, prepared.constants)

@@ -262,6 +262,12 @@ def rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def _single(number: tl.tensor) -> tl.tensor:
+    """In float32: `torch.compile` hands over numbers in float64."""
+    return tl.cast(number, tl.float32)
+
+
+@triton.jit
 def gained(
     u: tl.tensor,
     gram: tl.tensor,
@@ -273,6 +279,7 @@ def gained(
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """s·g and m² of each row."""
+    c, scaling, reach = _single(c), _single(scaling), _single(reach)
     m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
     m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
     return scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC), m2
@@ -309,6 +316,7 @@ def gained_backward(
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """du, dn², s·g, w and its share of dc, of each row."""
+    c, scaling, reach = _single(c), _single(scaling), _single(reach)
     p = c * n2
     beyond = p > reach
     if LIMITED:
