@@ -43,7 +43,8 @@ def adapted_linear(
         x: (..., d). weight: (out, d). bias: (out,) or None.
         down: A, (r, d). up: B, (out, r).
         c, scaling, longest, stereographic: of the gain, as in `gained_linear`.
-        fused: as in `norm_linear`.
+        fused: as in `norm_linear`; but `torch.compile`, too, is given the kernels where it can
+            be (see `adapted_linear_operator`).
 
     Returns: (..., out).
     """
