@@ -14,6 +14,7 @@ from beltrami.kernels.lorentz_gain import lorentz_gain
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels import adapted_linear_operator, adapted_linear_triton
+from beltrami.kernels.starting import Prepared
 
 from .checks import saved_bytes
 from .compiling import kernels_seen, spills_of
@@ -127,16 +128,17 @@ def test_many_tokens_take_one_pass(
 ) -> None:
     monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", 64)
     started = []
-    start = adapted_linear_triton.start
-    monkeypatch.setattr(
-        adapted_linear_triton,
-        "start",
-        lambda kernel, *a, **k: (started.append(kernel.__name__), start(kernel, *a, **k)),
-    )
+    call = Prepared.__call__
+
+    def noted(self: Prepared, *arguments: Any) -> None:
+        started.append(self.kernel.__name__)
+        call(self, *arguments)
+
+    monkeypatch.setattr(Prepared, "__call__", noted)
     check(torch.bfloat16, device, tokens=(2, 70), rank=rank, longest=3.0, learned=learned)
-    assert started == ["_rows", "_gradient_rows", "_rows"]
+    assert started == ["_rows", "_gradient_rows", "_input_gradient", "_rows"]
     check(torch.bfloat16, device, tokens=(70,), rank=rank, longest=1.9, stereographic=True)
-    assert len(started) == 6
+    assert len(started) == 8
 
 
 def test_few_tokens_take_several_chunks_and_blocks(

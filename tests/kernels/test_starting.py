@@ -137,13 +137,13 @@ def test_numbers_by_name_are_handed_over_and_not_kept(devices: list[int]) -> Non
 
 def test_prepared_kernels_are_the_same(devices: list[int]) -> None:
     kernel, first, second = Kernel(devices), OnDevice(0), OnDevice(0, address=32)
-    prepared = Prepared(kernel, (3, 2), ROWS=4, num_warps=8)
-    prepared(first, 5, 0.5)  # type: ignore[arg-type]
-    prepared(second, 6, 0.25)  # type: ignore[arg-type]
+    prepared = Prepared(kernel, ROWS=4, num_warps=8)
+    prepared((3, 2, 1), first, 5, 0.5)  # type: ignore[arg-type]
+    prepared((3, 4, 1), second, 6, 0.25)  # type: ignore[arg-type]
     assert kernel.starts == [(0, (3, 2, 1), (first, 5, 0.5), {"ROWS": 4, "num_warps": 8})]
-    assert kernel.compiled[0].starts == [((3, 2, 1), (32, 6, 0.25, 4))]
+    assert kernel.compiled[0].starts == [((3, 4, 1), (32, 6, 0.25, 4))]
     for other in (OnDevice(0, address=8), OnDevice(0, dtype=torch.bfloat16), OnDevice(1)):
-        prepared(other, 5, 0.5)  # type: ignore[arg-type]
+        prepared((1, 1, 1), other, 5, 0.5)  # type: ignore[arg-type]
     assert [device for device, *_ in kernel.starts] == [0, 0, 0, 1]
     assert len(kernel.compiled[0].starts) == 1
 

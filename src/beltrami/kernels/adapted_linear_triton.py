@@ -35,7 +35,7 @@ from beltrami.kernels.norm_linear_triton import (
     interpreted,
     padded,
 )
-from beltrami.kernels.starting import Prepared, parts, start
+from beltrami.kernels.starting import Prepared, parts
 
 __all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
 
@@ -83,9 +83,9 @@ def rows(
         x = x.contiguous()
     u, z = x.new_empty(n, rank), x.new_empty(n, rank)
     n2, m2 = (x.new_empty(n, 1, dtype=torch.float32) for _ in range(2))
-    start(
-        _rows,
-        (parts(n, FORWARD_ROWS),),
+    kernel, _ = _one_pass(rank, isinstance(c, Tensor), longest is not None, stereographic)
+    kernel(
+        (parts(n, FORWARD_ROWS), 1, 1),
         x,
         down.contiguous(),
         gram,
@@ -100,14 +100,6 @@ def rows(
         x.stride(0),
         float(scaling),
         0.0 if longest is None else float(longest) ** 2,
-        C_STORED=isinstance(c, Tensor),
-        LIMITED=longest is not None,
-        STEREOGRAPHIC=stereographic,
-        RANK=padded(rank),
-        ROWS=FORWARD_ROWS,
-        COLUMNS=COLUMNS,
-        WIDEN=interpreted(),
-        num_warps=8 if rank > MOST_OF_FOUR_WARPS else 4,
     )
     return u, n2, z, m2
 
@@ -138,9 +130,9 @@ def gradient_rows(
     wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
     dn2 = torch.empty_like(n2)
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
-    start(
-        _gradient_rows,
-        (parts(n, BACKWARD_ROWS),),
+    _, kernel = _one_pass(rank, isinstance(c, Tensor), longest is not None, stereographic)
+    kernel(
+        (parts(n, BACKWARD_ROWS), 1, 1),
         dy,
         up.contiguous(),
         u,
@@ -159,16 +151,28 @@ def gradient_rows(
         dy.stride(0),
         float(scaling),
         0.0 if longest is None else float(longest) ** 2,
-        C_STORED=isinstance(c, Tensor),
-        LIMITED=longest is not None,
-        STEREOGRAPHIC=stereographic,
-        RANK=padded(rank),
-        ROWS=BACKWARD_ROWS,
-        COLUMNS=COLUMNS,
-        WIDEN=interpreted(),
-        num_warps=8 if rank > MOST_OF_FOUR_WARPS else 4,
     )
     return du, dn2, z, wu, by_c
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_pass(
+    rank: int, stored: bool, limited: bool, stereographic: bool
+) -> tuple[Prepared, Prepared]:
+    """The kernels of many tokens, forwards and backwards."""
+    constants: dict[str, Any] = {
+        "C_STORED": stored,
+        "LIMITED": limited,
+        "STEREOGRAPHIC": stereographic,
+        "RANK": padded(rank),
+        "COLUMNS": COLUMNS,
+        "WIDEN": interpreted(),
+        "num_warps": 8 if rank > MOST_OF_FOUR_WARPS else 4,
+    }
+    return (
+        Prepared(_rows, ROWS=FORWARD_ROWS, **constants),
+        Prepared(_gradient_rows, ROWS=BACKWARD_ROWS, **constants),
+    )
 
 
 def takes_few(x: Tensor, up: Tensor) -> bool:
@@ -192,19 +196,22 @@ def few(
     stored, limited = isinstance(c, Tensor), longest is not None
     plan = _plan(*x.shape, *up.shape, stored, limited, stereographic)
     between = x.new_empty(plan.room, dtype=torch.float32)
-    plan.down(x, down.contiguous(), between)
-    plan.up(up.contiguous(), between)
+    plan.down(plan.down_grid, x, down.contiguous(), between)
+    plan.up(plan.up_grid, up.contiguous(), between)
     reach = 0.0 if longest is None else float(longest) ** 2
-    plan.gain(out, between, readable(c, x), float(scaling), reach)
+    plan.gain(plan.gain_grid, out, between, readable(c, x), float(scaling), reach)
 
 
 class _Plan(NamedTuple):
-    """The kernels of `few` for layers of one shape, and the numbers between them."""
+    """The kernels of `few` for layers of one shape, their grids, and the numbers between them."""
 
     room: int
     down: Prepared
     up: Prepared
     gain: Prepared
+    down_grid: tuple[int, int, int]
+    up_grid: tuple[int, int, int]
+    gain_grid: tuple[int, int, int]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -227,7 +234,6 @@ def _plan(
         n * room,
         Prepared(
             _few_down,
-            (n, chunks),
             INPUTS=inputs,
             TILE=padded(rank),
             CHUNK=CHUNK,
@@ -236,7 +242,6 @@ def _plan(
         ),
         Prepared(
             _few_up,
-            (n, blocks),
             OUTPUTS=outputs,
             CHUNK_TILE=chunk_tile,
             TILE=padded(rank),
@@ -245,7 +250,6 @@ def _plan(
         ),
         Prepared(
             _few_gain,
-            (n, parts(outputs, GAIN_COLUMNS)),
             BLOCKS=blocks,
             OUTPUTS=outputs,
             C_STORED=stored,
@@ -256,6 +260,9 @@ def _plan(
             COLUMNS=GAIN_COLUMNS,
             **sizes,
         ),
+        (n, chunks, 1),
+        (n, blocks, 1),
+        (n, parts(outputs, GAIN_COLUMNS), 1),
     )
 
 

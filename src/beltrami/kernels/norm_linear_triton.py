@@ -7,13 +7,15 @@ its gradient. No sum is spread over programs: the same input gives the same bits
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.kernels.starting import parts, start
+from beltrami.kernels.starting import Prepared, parts, start
 
 ONE_PASS = 4096  # tokens from which on one kernel takes both: fewer leave most of a GPU idle
 ONE_PASS_RANK = 64  # above, and for float32, its tiles do not fit every GPU's shared memory
@@ -87,9 +89,9 @@ def input_gradient(
     rank, columns = weight.shape
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if n:
-        start(
-            _input_gradient,
-            (parts(n, ROWS), parts(columns, COLUMNS)),
+        kernel = _input_gradient_of(rank, add_to is not None)
+        kernel(
+            (parts(n, ROWS), parts(columns, COLUMNS), 1),
             flat,
             weight.contiguous(),
             du.contiguous(),
@@ -100,13 +102,14 @@ def input_gradient(
             columns,
             rank,
             row,
-            ADDS=add_to is not None,
-            RANK=padded(rank),
-            ROWS=ROWS,
-            COLUMNS=COLUMNS,
-            WIDEN=interpreted(),
         )
     return dx
+
+
+@functools.lru_cache(maxsize=1024)
+def _input_gradient_of(rank: int, adds: bool) -> Prepared:
+    constants = {"RANK": padded(rank), "ROWS": ROWS, "COLUMNS": COLUMNS, "WIDEN": interpreted()}
+    return Prepared(_input_gradient, ADDS=adds, **constants)
 
 
 def interpreted() -> bool:

@@ -48,36 +48,35 @@ def is_traced(t: Tensor) -> bool:
 
 
 class Prepared:
-    """A kernel with its grid and its constants, for those who start it over and over.
+    """A kernel with its constants, for those who start it over and over.
 
     Args:
-        kernel, grid: as in `start`.
+        kernel: as in `start`.
         constants: values the kernel is compiled for, and options of the compiler.
     """
 
-    def __init__(self, kernel: Any, grid: tuple[int, ...], **constants: Any) -> None:
+    def __init__(self, kernel: Any, **constants: Any) -> None:
         self.kernel, self.constants = kernel, constants
-        self.grid = _in_three(grid)
         self._compiled: dict[tuple[Any, ...], tuple[Any, list[Any]]] = {}
 
-    def __call__(self, where: Tensor, *arguments: Any) -> None:
+    def __call__(self, grid: tuple[int, int, int], where: Tensor, *arguments: Any) -> None:
         """`start(kernel, grid, where, *arguments, **constants)`."""
         device = where.device.index
-        if not where.is_cuda or device != torch.cuda.current_device():
-            start(self.kernel, self.grid, where, *arguments, **self.constants)
+        if is_traced(where) or not where.is_cuda or device != torch.cuda.current_device():
+            start(self.kernel, grid, where, *arguments, **self.constants)
             return
         arguments = (where, *arguments)
         kinds, handed = _look_at(arguments)
         found = self._compiled.get((device, *kinds))
         if found is None:
-            compiled = self.kernel[self.grid](*arguments, **self.constants)
+            compiled = self.kernel[grid](*arguments, **self.constants)
             if _may_be_kept(compiled):
                 rest = _constants_of(self.kernel, len(arguments))
                 last = [self.constants[name] for name in rest]
                 self._compiled[device, *kinds] = compiled, last
             return
         compiled, last = found
-        _run(compiled, self.grid, device, arguments, handed, last)
+        _run(compiled, grid, device, arguments, handed, last)
 
 
 def _start(
