@@ -30,6 +30,8 @@ COMPARED = (LORA, DORA, OURS)
 
 STEP, FORWARD, TOKEN, MODEL = "step", "forward", "one token", "model"
 EAGER, COMPILED = "eager", "compiled"
+GRAPHS = "CUDA graphs"
+"""Compiled and recorded: nothing waits for kernels to be started, only what they take counts."""
 
 RANKS = (8, 32, 64)
 # The compiler takes longer than the measurement: it sees one rank, and steps alone at all shapes.
@@ -51,7 +53,7 @@ class Linear:
     rank: int
     tokens: int
     dtype: torch.dtype
-    compiled: bool = False
+    modes: tuple[str, ...] = (EAGER,)
 
     @property
     def title(self) -> str:
@@ -83,7 +85,7 @@ class Model:
     batch: int
     tokens: int
     dtype: torch.dtype
-    compiled: bool = False
+    modes: tuple[str, ...] = (EAGER,)
     rank: int = 32
     kind: str = MODEL
     backward: bool = True
@@ -125,8 +127,11 @@ def _linears(
     found: list[Problem] = []
     for kind, (i, shape), r in product((STEP, FORWARD, TOKEN), enumerate(shapes), ranks):
         count = 1 if kind == TOKEN else tokens
-        seen = compiled and r == COMPILED_RANK and (kind == STEP or i == 0)
-        found.append(Linear(kind, *shape, r, count, dtype, compiled=seen))
+        modes = [EAGER]
+        if compiled and r == COMPILED_RANK:
+            modes += [COMPILED] if kind == STEP or i == 0 else []
+            modes += [GRAPHS] if kind != FORWARD and i == 0 else []  # what has least to compute
+        found.append(Linear(kind, *shape, r, count, dtype, tuple(modes)))
     return found
 
 
@@ -138,7 +143,7 @@ def problems(device: str, quick: bool) -> list[Problem]:
         return [*_linears([(64, 64)], (8,), 16, dtype, compiled=False), small]
     if device == "cuda":
         shapes = [(4096, 4096), (4096, 14336), (14336, 4096)]
-        model = Model(2048, 16, 32, 8, 8192, 32000, 8, 1024, dtype, compiled=True)
+        model = Model(2048, 16, 32, 8, 8192, 32000, 8, 1024, dtype, (EAGER, COMPILED))
         return [*_linears(shapes, RANKS, 8192, dtype, compiled=True), model]
     shapes = [(1024, 1024), (1024, 4096), (4096, 1024)]
     model = Model(256, 4, 8, 8, 688, 512, 4, 128, dtype)
@@ -297,10 +302,11 @@ def build(problem: Problem, device: str = "cpu") -> Case:
     return Case(problem, builders, x.requires_grad_(problem.backward))
 
 
-def compiled(module: nn.Module, *, whole: bool) -> nn.Module:
+def compiled(module: nn.Module, *, whole: bool, recorded: bool = False) -> nn.Module:
     """By `torch.compile`; of a model, each of its blocks, which are compiled once for all."""
     if not isinstance(module, _Loss):
-        function: Any = torch.compile(module, fullgraph=whole, dynamic=False)
+        how = "reduce-overhead" if recorded else None
+        function: Any = torch.compile(module, fullgraph=whole, dynamic=False, mode=how)
         return function  # type: ignore[no-any-return]
     model: Any = module.model
     for block in model.get_base_model().model.layers:

@@ -19,7 +19,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import adapters_cases, timings
-from benchmarks.adapters_cases import COMPARED, COMPILED, EAGER, Case
+from benchmarks.adapters_cases import COMPARED, Case
 from benchmarks.adapters_timing import Runner
 from benchmarks.command import execute
 
@@ -120,8 +120,7 @@ def run(options: Options) -> int:
             names = ", ".join(case.builders)
             print(f"{problem.title} has no {', '.join(unknown)}: {names}", file=sys.stderr)
             return 2
-        modes = (EAGER, COMPILED) if problem.compiled else (EAGER,)
-        turns = [(name, mode) for mode in modes for name in options.competitors]
+        turns = [(name, mode) for mode in problem.modes for name in options.competitors]
         found = [measured(case, *turn, options.rounds) for turn in turns]
         console.print(table(problem.title, found, options.shown))
     return 0

@@ -13,6 +13,7 @@ from benchmarks.adapters_cases import (
     COMPILED_RANK,
     CURVATURES,
     DORA,
+    GRAPHS,
     LEARNED,
     LORA,
     MIXTURE,
@@ -146,6 +147,12 @@ _COMPILED = (
 )
 
 
+_GRAPHS = (
+    ' *CUDA graphs* is `torch.compile(mode="reduce-overhead")`: nothing waits for kernels to be '
+    "started."
+)
+
+
 def command(device: str, only: str = "") -> str:
     if device == "cpu" and not only:
         return "make bench-adapters"
@@ -178,7 +185,8 @@ def markdown(timings: list[Timing], document: dict[str, Any]) -> str:
         f"line, of minima / of medians; verdicts take the worse. *three c* is a mixture of "
         f"curvatures {mixed}. *written out* makes all points of the five steps from exp to log, "
         f"one after the other."
-        f"{_COMPILED if device == 'cuda' else ''}",
+        f"{_COMPILED if device == 'cuda' else ''}"
+        f"{_GRAPHS if any(line.mode == GRAPHS for line in found) else ''}",
         *([document["note"]] if "note" in document else []),
         f"Goals of HypLoRA: at most {TIME}× LoRA's time ({MODEL_TIME}× in the model), at most "
         f"{SAVED}× of what LoRA keeps for the backward pass, and faster than DoRA. Lines that meet "

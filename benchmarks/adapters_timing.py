@@ -16,9 +16,9 @@ from torch import Tensor
 from beltrami.analysis.saved_memory import saved_bytes
 from benchmarks.adapters_cases import (
     COMPARED,
-    COMPILED,
     DORA,
     EAGER,
+    GRAPHS,
     LORA,
     MODEL,
     TOKEN,
@@ -28,6 +28,7 @@ from benchmarks.adapters_cases import (
 from benchmarks.layers_timing import Timing, no_hidden_waits
 
 _WARM_UP = 2
+_RECORDED_WARM_UP = 5  # a graph is recorded in the second pass or later
 # Above torch's 8, at which it would fall back to eager: with graph breaks, one function is compiled
 # for every shape in a model.
 _RECOMPILE_LIMIT = 64
@@ -46,8 +47,9 @@ class Runner:
         self.strict = competitor not in (LORA, DORA)
         self.guarded = self.strict and case.problem.kind != MODEL
         self.function: Callable[..., Tensor] = self.module
-        if mode == COMPILED:
-            self.function = compiled(self.module, whole=self.guarded)
+        if mode != EAGER:
+            recorded = mode == GRAPHS
+            self.function = compiled(self.module, whole=self.guarded, recorded=recorded)
         self.device = case.inputs.device.type
         self.steps = _STEPS.get((self.device, case.problem.kind), _USUAL_STEPS[self.device])
         leaves = [*self.module.parameters(), case.inputs]
@@ -63,7 +65,7 @@ class Runner:
         with torch._dynamo.config.patch(limits):
             if self.case.problem.backward:
                 self.cotangent = torch.randn_like(self.function(self.case.inputs))
-            for _ in range(_WARM_UP):
+            for _ in range(_RECORDED_WARM_UP if self.mode == GRAPHS else _WARM_UP):
                 self.step()
         if self.case.problem.backward:
             self.saved = self._saved()
@@ -79,6 +81,8 @@ class Runner:
 
     def step(self) -> None:
         """Once forward, and backward where that is the problem."""
+        if self.mode == GRAPHS:
+            torch.compiler.cudagraph_mark_step_begin()  # what the last one gave may be overwritten
         if not self.case.problem.backward:
             with torch.inference_mode():
                 self.function(self.case.inputs)
@@ -127,8 +131,7 @@ def time_case(case: Case, rounds: int, tick: Callable[[str], None]) -> list[Timi
     """Timings of all competitors of a case; those compared are compiled too where it says so."""
     torch._dynamo.reset()
     turns = [(name, EAGER) for name in case.builders]
-    if case.problem.compiled:
-        turns += [(name, COMPILED) for name in COMPARED]
+    turns += [(name, mode) for mode in case.problem.modes if mode != EAGER for name in COMPARED]
     runners = []
     for competitor, mode in turns:
         tick(f"{case.problem.title}: {competitor}, {mode}")

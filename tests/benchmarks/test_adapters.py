@@ -28,6 +28,7 @@ from benchmarks.adapters_cases import (
     DORA,
     EAGER,
     FORWARD,
+    GRAPHS,
     LEARNED,
     LORA,
     MIXTURE,
@@ -100,28 +101,43 @@ def test_saved_leaves_parameters_out() -> None:
 
 
 def test_a_device_has_three_shapes_and_ranks_and_a_model() -> None:
-    for device, compiled in (("cpu", []), ("cuda", [STEP] * 3 + [FORWARD, TOKEN])):
+    for device, compiled, graphs in (
+        ("cpu", [], []),
+        ("cuda", [STEP] * 3 + [FORWARD, TOKEN], [STEP, TOKEN]),
+    ):
         *linears, model = adapters_cases.problems(device, quick=False)
         assert [p.kind for p in linears] == [STEP] * 9 + [FORWARD] * 9 + [TOKEN] * 9
-        assert [p.kind for p in linears if p.compiled] == compiled
+        assert [p.kind for p in linears if COMPILED in p.modes] == compiled
+        assert [p.kind for p in linears if GRAPHS in p.modes] == graphs
         assert isinstance(model, Model)
-        assert model.compiled == (device == "cuda")
+        assert (COMPILED in model.modes) == (device == "cuda")
         titles = [p.title for p in (*linears, model)]
         assert len(set(titles)) == len(titles) == 28
 
 
 def test_those_compared_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
+    asked: list[tuple[bool, bool]] = []
 
-    def fake(module: nn.Module, *, whole: bool) -> nn.Module:
-        asked.append(whole)
+    def fake(module: nn.Module, *, whole: bool, recorded: bool) -> nn.Module:
+        asked.append((whole, recorded))
         return module
 
     monkeypatch.setattr(adapters_timing, "compiled", fake)
-    case = adapters_cases.build(replace(TINY, compiled=True))
+    case = adapters_cases.build(replace(TINY, modes=(EAGER, COMPILED, GRAPHS)))
     found = adapters_timing.time_case(case, 1, lambda _: None)
-    assert [t.competitor for t in found if t.mode == COMPILED] == list(COMPARED)
-    assert asked == [False, False, True]  # graph breaks are only allowed to others
+    for mode in (COMPILED, GRAPHS):
+        assert [t.competitor for t in found if t.mode == mode] == list(COMPARED)
+    # Graph breaks are only allowed to others.
+    wholes = (False, False, True)
+    assert asked == [(whole, recorded) for recorded in (False, True) for whole in wholes]
+
+
+def test_graphs_are_explained_where_there_are_some() -> None:
+    timed = [timing(who, [1.0, 1.0]) for who in (LORA, DORA, OURS)]
+    recorded = [replace(t, mode=GRAPHS) for t in timed]
+    about = {"device": "cuda", "rounds": 2, "command": "c", "commit": "0", "torch": "2", "gpu": "g"}
+    assert "reduce-overhead" not in adapters_report.markdown(timed, about)
+    assert "reduce-overhead" in adapters_report.markdown(timed + recorded, about)
 
 
 def test_blocks_of_a_model_are_compiled_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
