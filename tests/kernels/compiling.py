@@ -67,9 +67,9 @@ def spills_of(kernels: str) -> list[int]:
     return [int(line) for line in _printed("spills", kernels)]
 
 
-def kernels_seen(operation: str) -> list[list[str]]:
-    """Which arguments each kernel writes that `torch.compile` finds in an operation's passes."""
-    return [line.split() for line in _printed("kernels", operation)]
+def kernels_seen(case: str) -> list[list[str]]:
+    """Which arguments each kernel writes that `torch.compile` finds in an adapted layer."""
+    return [line.split() for line in _printed("kernels", case)]
 
 
 def _printed(what: str, of: str) -> list[str]:
@@ -123,7 +123,7 @@ def adapted_linear() -> Iterator[int]:
     yield spilled(law._law, {"COUNT": law.COUNT})
 
 
-def traced_adapted_linear() -> Iterator[str]:
+def traced_adapted_linear(tokens: int, *, learned: bool) -> Iterator[str]:
     """What is written by the kernels in both passes, as autograd hands them to a compiler."""
     import torch
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
@@ -138,12 +138,14 @@ def traced_adapted_linear() -> Iterator[str]:
         return make_boxed_func(graph)
 
     def function(*tensors: Any) -> Any:
-        x, weight, down, up = tensors
-        return adapted_linear_operator(x, weight, None, down, up, 0.3, 2.0, 10.0, False)
+        x, weight, down, up, c = tensors
+        c = c if learned else 0.3
+        return adapted_linear_operator(x, weight, None, down, up, c, 2.0, 10.0, False)
 
-    sizes = [(8192, 256), (512, 256), (32, 256), (512, 32)]
+    sizes = [(tokens, 256), (512, 256), (32, 256), (512, 32)]
     with FakeTensorMode(allow_non_fake_inputs=True):
         tensors = [torch.empty(s, dtype=torch.bfloat16, requires_grad=True) for s in sizes]
+        tensors.append(torch.empty(1, requires_grad=learned))
         y = aot_function(function, look, look)(*tensors)
         y.backward(torch.empty_like(y))
     for graph in graphs:
@@ -167,7 +169,11 @@ def _pretend_to_have_a_gpu() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "kernels":
         _pretend_to_have_a_gpu()
-        printed: dict[str, Any] = {"adapted_linear": traced_adapted_linear}
+        printed: dict[str, Any] = {
+            "many tokens": lambda: traced_adapted_linear(8192, learned=False),
+            "many tokens, learned c": lambda: traced_adapted_linear(8192, learned=True),
+            "some tokens": lambda: traced_adapted_linear(512, learned=False),
+        }
     else:
         printed = {"row_gaps": row_gaps, "adapted_linear": adapted_linear}
     for line in printed[sys.argv[2]]():

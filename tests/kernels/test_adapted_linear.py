@@ -304,13 +304,21 @@ def test_without_gradients_few_tokens_are_traced_as_they_were(
         assert sum("adapted_linear" in name for name in seen) == expected
 
 
-def test_compilers_start_the_kernels_themselves() -> None:
-    """Not by way of an operator that they know nothing of; and no tensor is copied for it."""
-    assert kernels_seen("adapted_linear") == [
-        ["u_ptr", "n2_ptr", "z_ptr", "m2_ptr"],
-        ["du_ptr", "dn2_ptr", "z_ptr", "wu_ptr"],
-        ["dx_ptr"],
-    ]
+ROWS = ["u_ptr", "n2_ptr", "z_ptr", "m2_ptr"]
+GRADIENTS = ["du_ptr", "dn2_ptr", "z_ptr", "wu_ptr"]
+
+
+@pytest.mark.parametrize(
+    ("case", "written"),
+    [
+        ("many tokens", [ROWS, GRADIENTS, ["dx_ptr"]]),
+        ("many tokens, learned c", [ROWS, [*GRADIENTS, "by_c_ptr"], ["dx_ptr"]]),
+        ("some tokens", [["n2_ptr"], ["z_ptr", "m2_ptr"], GRADIENTS, ["dx_ptr"]]),
+    ],
+)
+def test_compilers_start_the_kernels_themselves(case: str, written: list[list[str]]) -> None:
+    """Not by way of an operator that they know nothing of; and only what is written is copied."""
+    assert kernels_seen(case) == written
 
 
 def test_gpus_take_the_kernels_and_hold_their_tiles() -> None:

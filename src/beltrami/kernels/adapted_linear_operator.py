@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.functional_tensor import FunctionalTensorMode
-from torch.export._trace import custom_triton_ops_decomposition_disabled
 
 from beltrami.kernels.adapted_linear_passes import backward_pass, forward_pass
 from beltrami.kernels.shapes import as_matrix
@@ -175,6 +174,10 @@ def _decomposed(function: Callable[..., Any]) -> Callable[..., Any]:
     def take(
         mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        from torch.export._trace import (  # takes a second to load
+            custom_triton_ops_decomposition_disabled,
+        )
+
         kernel = triton_module("adapted_linear_triton")
         assert kernel is not None
         if kernel.interpreted() or custom_triton_ops_decomposition_disabled():
