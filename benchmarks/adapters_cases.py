@@ -304,11 +304,11 @@ def build(problem: Problem, device: str = "cpu") -> Case:
 
 def compiled(module: nn.Module, *, whole: bool, recorded: bool = False) -> nn.Module:
     """By `torch.compile`; of a model, each of its blocks, which are compiled once for all."""
+    how = "reduce-overhead" if recorded else None
     if not isinstance(module, _Loss):
-        how = "reduce-overhead" if recorded else None
         function: Any = torch.compile(module, fullgraph=whole, dynamic=False, mode=how)
         return function  # type: ignore[no-any-return]
     model: Any = module.model
     for block in model.get_base_model().model.layers:
-        block.compile(fullgraph=whole, dynamic=False)
+        block.compile(fullgraph=whole, dynamic=False, mode=how)
     return module

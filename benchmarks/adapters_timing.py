@@ -69,7 +69,7 @@ class Runner:
                 self.step()
         if self.case.problem.backward:
             self.saved = self._saved()
-        if self.device == "cuda":
+        if self.device == "cuda" and self.mode != GRAPHS:  # whose memory is reserved before
             self.peak = self._peak()
 
     def _saved(self) -> int:
@@ -130,8 +130,9 @@ class Runner:
 def time_case(case: Case, rounds: int, tick: Callable[[str], None]) -> list[Timing]:
     """Timings of all competitors of a case; those compared are compiled too where it says so."""
     torch._dynamo.reset()
-    turns = [(name, EAGER) for name in case.builders]
-    turns += [(name, mode) for mode in case.problem.modes if mode != EAGER for name in COMPARED]
+    turns = []
+    for mode in case.problem.modes:
+        turns += [(name, mode) for name in (case.builders if mode == EAGER else COMPARED)]
     runners = []
     for competitor, mode in turns:
         tick(f"{case.problem.title}: {competitor}, {mode}")

@@ -132,6 +132,14 @@ def test_those_compared_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [(whole, recorded) for recorded in (False, True) for whole in wholes]
 
 
+def test_graphs_are_recorded_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[str | None] = []
+    monkeypatch.setattr(torch, "compile", lambda module, **how: modes.append(how["mode"]))
+    for recorded in (False, True):
+        adapters_cases.compiled(nn.Linear(2, 2), whole=True, recorded=recorded)
+    assert modes == [None, "reduce-overhead"]
+
+
 def test_graphs_are_explained_where_there_are_some() -> None:
     timed = [timing(who, [1.0, 1.0]) for who in (LORA, DORA, OURS)]
     recorded = [replace(t, mode=GRAPHS) for t in timed]

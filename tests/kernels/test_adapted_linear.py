@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 
 from beltrami.kernels.adapted_linear import adapted_linear
@@ -278,10 +279,70 @@ def test_compiled_it_is_the_same_operation(
 
 
 def test_its_operators_are_sound(device: str) -> None:
+    operators = torch.ops.beltrami
     x, weight, bias, down, up = made(torch.bfloat16, device, tokens=(15,))
     for learned in (None, torch.tensor([C], device=device, requires_grad=True)):
-        given = (x, weight, bias, down, up, learned, C, SCALING, 2.0, False)
-        torch.library.opcheck(torch.ops.beltrami.adapted_linear.default, given)
+        settings = (learned, C, SCALING, 2.0, False, "")
+        given = (x, weight, bias, down, up, *settings)
+        torch.library.opcheck(operators.adapted_linear.default, given)
+        with torch.no_grad():
+            dy, *kept = operators.adapted_linear(*given)
+        parts = [t.detach() for t in (dy, x, weight, down, up, *kept)]
+        for wanted in ([True] * 5 + [learned is not None], [False] * 3 + [True] * 2 + [False]):
+            back = (*parts, None if learned is None else learned.detach(), *settings[1:], wanted)
+            torch.library.opcheck(operators.adapted_linear_backward.default, back)
+    torch.library.opcheck(operators.add_product_.default, (dy.clone(), kept[0], up.detach()))
+
+
+def test_batches_of_any_size_are_one_code(device: str) -> None:
+    x, *others = made(torch.bfloat16, device)
+    counter = CompileCounterWithBackend("inductor" if device == "cuda" else "aot_eager")
+    torch._dynamo.reset()
+    compiled = torch.compile(adapted_linear, backend=counter)
+    for tokens in (3, 5, 8, 13):
+        given = torch.randn(tokens, 40).to(x)
+        torch._dynamo.mark_dynamic(given, 0)
+        y = compiled(given, *others, C, fused=True)
+        torch.testing.assert_close(y, adapted_linear(given, *others, C, fused=True))
+    assert counter.frame_count == 1
+    nodes = counter.graphs[0].graph.nodes
+    assert any("beltrami" in str(node.target) for node in nodes)
+
+
+def test_results_may_be_changed_in_place(device: str) -> None:
+    for tokens in ((15,), (3, 5)):
+        x, *others = made(torch.float32, device, tokens=tokens)
+        for fused in (True, False):
+            y = adapted_linear(x, *others, C, fused=fused)
+            (expected,) = torch.autograd.grad(2 * y, x, torch.ones_like(y), retain_graph=True)
+            y *= 2
+            (found,) = torch.autograd.grad(y, x, torch.ones_like(y))
+            torch.testing.assert_close(found, expected)
+
+
+def test_what_is_exported_needs_none_of_our_operators(device: str) -> None:
+    class Layer(torch.nn.Module):
+        def forward(self, *parts: Tensor) -> Tensor:
+            return adapted_linear(*parts, C, fused=True)  # type: ignore[arg-type]
+
+    parts = tuple(t.detach() for t in made(torch.bfloat16, device))
+    program = torch.export.export(Layer(), parts)
+    assert not any("beltrami" in str(node.target) for node in program.graph.nodes)
+
+
+def test_compiled_code_is_that_of_these_sources(device: str) -> None:
+    """Or what torch keeps on disk would outlive a change of a kernel."""
+    x, *others = made(torch.bfloat16, device)
+    given: list[Any] = []
+
+    def look(graph: Any, _: Any) -> Any:
+        given.extend(a for node in graph.graph.nodes for a in node.args if isinstance(a, str))
+        return graph
+
+    torch._dynamo.reset()
+    torch.compile(adapted_linear, backend=look, fullgraph=True)(x, *others, C, fused=True)
+    assert adapted_linear_operator._SOURCES in given
+    assert adapted_linear_operator._digest() == adapted_linear_operator._SOURCES
 
 
 def test_without_gradients_few_tokens_are_traced_as_they_were(
@@ -306,14 +367,16 @@ def test_without_gradients_few_tokens_are_traced_as_they_were(
 
 ROWS = ["u_ptr", "n2_ptr", "z_ptr", "m2_ptr"]
 GRADIENTS = ["du_ptr", "dn2_ptr", "z_ptr", "wu_ptr"]
+SUM = ["beltrami.add_product_.default"]
 
 
 @pytest.mark.parametrize(
     ("case", "written"),
     [
-        ("many tokens", [ROWS, GRADIENTS, ["dx_ptr"]]),
-        ("many tokens, learned c", [ROWS, [*GRADIENTS, "by_c_ptr"], ["dx_ptr"]]),
-        ("some tokens", [["n2_ptr"], ["z_ptr", "m2_ptr"], GRADIENTS, ["dx_ptr"]]),
+        ("many tokens", [ROWS, SUM, GRADIENTS, ["dx_ptr"]]),
+        ("many tokens, learned c", [ROWS, SUM, [*GRADIENTS, "by_c_ptr"], ["dx_ptr"]]),
+        ("on a GPU", [ROWS, SUM]),
+        ("some tokens", [["n2_ptr"], ["z_ptr", "m2_ptr"], SUM, GRADIENTS, ["dx_ptr"]]),
     ],
 )
 def test_compilers_start_the_kernels_themselves(case: str, written: list[list[str]]) -> None:

@@ -21,7 +21,7 @@ from beltrami.kernels.adapted_linear_passes import backward_pass, forward_pass
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gained_linear import check_reach, gained_linear
 from beltrami.kernels.norm_linear import norm_linear_beside
-from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.shapes import as_matrix, as_result
 
 
 def adapted_linear(
@@ -48,7 +48,8 @@ def adapted_linear(
 
     Returns: (..., out).
     """
-    traced = torch.compiler.is_compiling() and takes_operator(x, weight, down, up, fused)
+    # Not where `torch.export` traces: what it writes is to run without this package.
+    traced = torch.compiler.is_dynamo_compiling() and takes_operator(x, weight, down, up, fused)
     kernel = fused_module("adapted_linear_triton", fused, x, x, weight, down, up)
     if kernel is None and not traced:
         x, u, n2 = norm_linear_beside(x, down, fused=fused)
@@ -105,7 +106,7 @@ class _AdaptedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, weight, down, up, *kept, c if isinstance(c, Tensor) else None)
         ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest, stereographic)
         ctx.kernel = kernel
-        return out.view(*x.shape[:-1], len(weight))
+        return as_result(out, (*x.shape[:-1], len(weight)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

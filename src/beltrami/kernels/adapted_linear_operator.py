@@ -2,32 +2,42 @@
 
 Traced as plain tensors, the layer and its map are some thirty kernels in two passes, and starting
 them takes longer than they run. Here the compiler is given the Triton kernels themselves, between
-products that it sees; where they are interpreted, or exported, the operators stay whole.
+products that it sees; where they are interpreted, the operators stay whole. Numbers are part of the
+code: layers with another scaling or curvature are compiled anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from beltrami.kernels.adapted_linear_passes import backward_pass, forward_pass
 from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.starting import traced
 from beltrami.kernels.triton_module import triton_module
 
 DTYPES = (torch.float16, torch.bfloat16)  # float32's are as many kernels without a compiler
-MOST_RANK = 64  # what all GPUs have room for
-MANY = 4096  # tokens without gradients: fewer are quicker traced
+# As ONE_PASS and ONE_PASS_RANK of the kernels, which are not imported where Triton is not.
+MANY = 4096  # tokens without gradients: fewer are quicker as plain operations
+MOST_RANK = 64
 _HAS_TRITON = importlib.util.find_spec("triton") is not None
+_INTERPRETED = os.environ.get("TRITON_INTERPRET", "") in ("1", "true", "yes", "on")  # on a CPU
 
 
 def takes_operator(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, fused: bool | None) -> bool:
     """Whether what is traced is the operator; `fused=True` has it interpreted on a CPU, too."""
-    if not _HAS_TRITON or fused is False or not (fused or x.is_cuda):
+    if not _HAS_TRITON or fused is False:
+        return False
+    if not (x.is_cuda or (fused and _INTERPRETED)):
         return False
     if x.dtype not in DTYPES or len(down) > MOST_RANK:
         return False
@@ -52,15 +62,26 @@ def adapted_linear_operator(
     """`adapted_linear`, traced."""
     learned, number = (c, 0.0) if isinstance(c, Tensor) else (None, float(c))
     out: Tensor
-    out, *_ = torch.ops.beltrami.adapted_linear(
-        as_matrix(x), weight, bias, down, up, learned, number, scaling, longest, stereographic
-    )
-    return out.view(*x.shape[:-1], len(weight))
+    settings = (learned, number, scaling, longest, stereographic, _SOURCES)
+    out, *_ = torch.ops.beltrami.adapted_linear(as_matrix(x), weight, bias, down, up, *settings)
+    return out.view(*x.shape[:-1], weight.shape[0])
 
+
+def _digest() -> str:
+    """Of all kernels' sources."""
+    found = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+# An argument of the operator, since torch keeps compiled code on disk under what the operator is
+# given, and knows nothing of what is in it.
+_SOURCES = _digest()
 
 # Not by `torch.library.custom_op`, which takes longer to call than a small kernel runs.
 _LIBRARY = torch.library.Library("beltrami", "FRAGMENT")
-_GAIN = "Tensor? c, float number, float scaling, float? longest, bool stereographic"
+_GAIN = "Tensor? c, float number, float scaling, float? longest, bool stereographic, str sources"
 _LIBRARY.define(
     f"adapted_linear(Tensor x, Tensor weight, Tensor? bias, Tensor down, Tensor up, {_GAIN})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
@@ -94,6 +115,7 @@ def _forward(
     scaling: float,
     longest: float | None,
     stereographic: bool,
+    sources: str,
 ) -> tuple[Tensor, ...]:
     kernel = triton_module("adapted_linear_triton")
     assert kernel is not None
@@ -106,9 +128,10 @@ def _forward(
 def _fake_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, *_: Any
 ) -> tuple[Tensor, ...]:
-    tokens, rank = len(x), len(down)
+    # Not by len(), which would make numbers of sizes that may change.
+    tokens, rank = x.shape[0], down.shape[0]
     return (
-        x.new_empty(tokens, len(weight)),
+        x.new_empty(tokens, weight.shape[0]),
         x.new_empty(tokens, rank),
         x.new_empty(tokens, 1, dtype=torch.float32),
         x.new_empty(tokens, 1, dtype=torch.float32),
@@ -131,6 +154,7 @@ def _backward(
     scaling: float,
     longest: float | None,
     stereographic: bool,
+    sources: str,
     wanted: list[bool],
 ) -> list[Tensor]:
     kernel = triton_module("adapted_linear_triton")
@@ -159,7 +183,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    if dy is None:
+        return (None,) * (6 + len(ctx.numbers))
     wanted = list(ctx.needs_input_grad[:6])
     found = iter(
         torch.ops.beltrami.adapted_linear_backward(dy, *ctx.saved_tensors, *ctx.numbers, wanted)
@@ -174,15 +200,15 @@ def _decomposed(function: Callable[..., Any]) -> Callable[..., Any]:
     def take(
         mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        from torch.export._trace import (  # takes a second to load
-            custom_triton_ops_decomposition_disabled,
-        )
-
         kernel = triton_module("adapted_linear_triton")
         assert kernel is not None
-        if kernel.interpreted() or custom_triton_ops_decomposition_disabled():
+        if any(
+            t not in (Tensor, FunctionalTensor) and not issubclass(t, FakeTensor) for t in types
+        ):
+            return NotImplemented  # tensors of other kinds are unwrapped first
+        if kernel.interpreted():
             return mode.__torch_dispatch__(operator, types, args, kwargs)
-        with mode:
+        with mode, traced():
             return function(*args, **kwargs)
 
     return take

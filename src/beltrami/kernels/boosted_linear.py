@@ -32,7 +32,7 @@ from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gained_linear import gram_matrix, reached, rounded, weight_gradient
 from beltrami.kernels.lorentz_gain import LARGEST_GAIN
-from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.shapes import as_matrix, as_result
 
 LONGEST = 40.0  # of √p: e^−80, and that over c, is still a normal float32
 LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is no number
@@ -136,7 +136,7 @@ def _forward(
     if add_to is None:
         return y @ both.mT, both, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(y), both.mT)
-    return flat.view(add_to.shape), both, gram
+    return as_result(flat, add_to.shape), both, gram
 
 
 class _BoostedLinear(torch.autograd.Function):

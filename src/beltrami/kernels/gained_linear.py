@@ -20,7 +20,7 @@ from beltrami.kernels import stereographic_gain
 from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.lorentz_gain import FAR, gain, gain_and_slopes
-from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.shapes import as_matrix, as_result
 
 BALL = 2.0  # √p of a stereographic projection stays below
 
@@ -124,7 +124,7 @@ def _forward(
     if add_to is None:
         return z @ weight.mT, m2, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
-    return flat.view(add_to.shape), m2, gram
+    return as_result(flat, add_to.shape), m2, gram
 
 
 class _GainedLinear(torch.autograd.Function):

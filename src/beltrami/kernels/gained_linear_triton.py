@@ -19,10 +19,12 @@ from beltrami.kernels import lorentz_gain
 from beltrami.kernels.dtypes import roomy_dtype
 from beltrami.kernels.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 from beltrami.kernels.norm_linear_triton import DTYPES, MAX_RANK, interpreted, padded
-from beltrami.kernels.starting import parts, start
+from beltrami.kernels.starting import is_traced, parts, start
 
 ROWS = 32  # of a program
 SMALL_RANK = 64  # the most on GPUs with little shared memory
+_TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+_TRACES_OUT_DTYPE = _TORCH >= (2, 10)  # before, torch.compile does not know it
 
 _FAR = tl.constexpr(lorentz_gain.FAR)
 _LARGEST = tl.constexpr(lorentz_gain.LARGEST_GAIN)
@@ -56,7 +58,8 @@ def _has_room(device: torch.device) -> bool:
 
 def gram_matrix(weight: Tensor) -> Tensor:
     """WᵀW in float32; without a copy of W in float32 where cuBLAS can do without."""
-    if weight.is_cuda and weight.dtype != torch.float32:
+    may = not is_traced() or _TRACES_OUT_DTYPE
+    if weight.is_cuda and weight.dtype != torch.float32 and may:
         return torch.mm(weight.mT, weight, out_dtype=torch.float32)
     wide = weight.float()
     return wide.mT @ wide
@@ -129,7 +132,7 @@ def rows_backward(
             dn2,
             z,
             wu,
-            dn2 if by_c is None else by_c,
+            n2 if by_c is None else by_c,  # not written then
             n,
             rank,
             float(scaling),

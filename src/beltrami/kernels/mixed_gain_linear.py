@@ -29,7 +29,7 @@ from beltrami.kernels.gained_linear import (
     weight_gradient,
 )
 from beltrami.kernels.lorentz_gain import gain, gain_and_slopes
-from beltrami.kernels.shapes import as_matrix
+from beltrami.kernels.shapes import as_matrix, as_result
 
 MOST_KEPT = 256  # sets of curvatures; whose change all the time are not worth more
 _tensors: dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor] = {}
@@ -164,7 +164,7 @@ def _forward(
     if add_to is None:
         return z @ weight.mT, m2, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
-    return flat.view(add_to.shape), m2, gram
+    return as_result(flat, add_to.shape), m2, gram
 
 
 class _MixedGainLinear(torch.autograd.Function):

@@ -8,11 +8,13 @@ started directly. What `torch.compile` traces is handed to it instead, to start 
 from __future__ import annotations
 
 import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 
 _ALIGNED = 16  # bytes of an address, and what numbers are divided by: Triton's own distinction
 _INT32 = 1 << 31
@@ -28,7 +30,7 @@ def start(
 
     Triton starts kernels on the current device, whichever their tensors are on.
     """
-    if is_traced(where):
+    if is_traced():
         torch.library.wrap_triton(kernel)[grid](where, *arguments, **constants)
         return
     if not where.is_cuda:
@@ -42,9 +44,26 @@ def start(
             _start(kernel, grid, device, where, *arguments, **constants)
 
 
-def is_traced(t: Tensor) -> bool:
-    """Whether it is what a compiler traces, and has no numbers."""
-    return type(t) is not Tensor and isinstance(t, FunctionalTensor)
+class _Traced(threading.local):
+    here = False
+
+
+_traced = _Traced()
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Inside, tensors have no numbers: kernels are handed to a compiler."""
+    before, _traced.here = _traced.here, True
+    try:
+        yield
+    finally:
+        _traced.here = before
+
+
+def is_traced() -> bool:
+    """Whether this is inside `traced`."""
+    return _traced.here
 
 
 class Prepared:
@@ -62,7 +81,7 @@ class Prepared:
     def __call__(self, grid: tuple[int, int, int], where: Tensor, *arguments: Any) -> None:
         """`start(kernel, grid, where, *arguments, **constants)`."""
         device = where.device.index
-        if is_traced(where) or not where.is_cuda or device != torch.cuda.current_device():
+        if is_traced() or not where.is_cuda or device != torch.cuda.current_device():
             start(self.kernel, grid, where, *arguments, **self.constants)
             return
         arguments = (where, *arguments)
