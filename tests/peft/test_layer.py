@@ -53,6 +53,18 @@ def test_a_new_adapter_changes_nothing(settings: dict) -> None:
     torch.testing.assert_close(model(x), tiny.MLP()(x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_results_may_be_changed_in_place(settings: dict) -> None:
+    """As by `nn.ReLU(inplace=True)` behind a layer."""
+    layer = layer_of(adapted(**settings))
+    for x in (inputs(), inputs().view(2, 3, 6)):
+        expected = torch.autograd.grad(2 * layer(x).sum(), layer.hyplora_A["default"].weight)
+        y = layer(x)
+        y *= 2
+        found = torch.autograd.grad(y.sum(), layer.hyplora_A["default"].weight)
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("settings", VARIANTS[:-1], ids=str)  # unbounded, nothing holds them back
 def test_every_parameter_learns_and_stays_finite(settings: dict) -> None:
     """SGD with a rate of 0.5 on inputs up to 90, as PEFT's own suite does."""
