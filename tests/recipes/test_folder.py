@@ -50,6 +50,14 @@ def test_a_result_comes_back(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("name", ["result.json", "model.safetensors"])
+def test_a_trial_without_its_files_is_not_counted(folder: RunFolder, name: str) -> None:
+    """It is trained again."""
+    folder.save(result())
+    (folder.path / "trials" / TRIAL.name / name).unlink()
+    assert folder.finished() == 0
+
+
+@pytest.mark.parametrize("name", ["result.json", "model.safetensors"])
 @pytest.mark.parametrize(
     "content", [None, b"", b"[1]", b"\xff\xfe", b'{"trial": {}', b'{"trial": 3}', b"[" * 100_000]
 )

@@ -49,7 +49,8 @@ def test_all_runs_below_a_folder(tmp_path: Path) -> None:
     write_run(tmp_path / "b" / "deep", {0: 0.5})
     write_run(tmp_path / "a", {0: 0.5}, finished=False)
     (tmp_path / "a" / "trials" / "x").mkdir(parents=True)
-    (tmp_path / "a" / "trials" / "x" / "result.json").touch()
+    for name in ("result.json", "model.safetensors"):
+        (tmp_path / "a" / "trials" / "x" / name).touch()
     write_run(tmp_path / "a" / "inner", {0: 0.5})
     foreign = {"model": '{"model_type": "bert"}', "text": "hello", "list": "[]", "bytes": "\x00"}
     for name, content in foreign.items():

@@ -217,7 +217,8 @@ class RunFolder:
 
     def finished(self) -> int:
         """How many complete trials the folder holds."""
-        return len(list(self.path.glob(f"trials/*/{RESULT}")))
+        results = self.path.glob(f"trials/*/{RESULT}")
+        return sum(result.with_name(MODEL).is_file() for result in results)
 
     def _trial(self, trial: Trial) -> Path:
         return self.path / "trials" / trial.name
