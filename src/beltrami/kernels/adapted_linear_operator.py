@@ -13,6 +13,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -92,8 +93,6 @@ _LIBRARY.define(
     f" Tensor n2, Tensor m2, Tensor gram, {_GAIN}, bool[] wanted) -> Tensor[]",
     tags=torch.Tag.pt2_compliant_tag,
 )
-
-
 # Traced, a sum in place would be one into a copy of what it is added to.
 _LIBRARY.define(
     "add_product_(Tensor(a!) out, Tensor z, Tensor up) -> ()", tags=torch.Tag.pt2_compliant_tag
@@ -104,6 +103,12 @@ def _add_product(out: Tensor, z: Tensor, up: Tensor) -> None:
     out.addmm_(z, up.mT)
 
 
+def _kernels() -> ModuleType:
+    kernels = triton_module("adapted_linear_triton")
+    assert kernels is not None
+    return kernels
+
+
 def _forward(
     x: Tensor,
     weight: Tensor,
@@ -112,17 +117,12 @@ def _forward(
     up: Tensor,
     c: Tensor | None,
     number: float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
-    sources: str,
+    *others: Any,
 ) -> tuple[Tensor, ...]:
-    kernel = triton_module("adapted_linear_triton")
-    assert kernel is not None
+    scaling, longest, stereographic, _ = others
     curvature = number if c is None else c
-    return forward_pass(
-        x, weight, bias, down, up, curvature, scaling, longest, stereographic, kernel
-    )
+    gain = (curvature, scaling, longest, stereographic)
+    return forward_pass(x, weight, bias, down, up, *gain, _kernels())
 
 
 def _fake_forward(
@@ -139,29 +139,10 @@ def _fake_forward(
     )
 
 
-def _backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    down: Tensor,
-    up: Tensor,
-    u: Tensor,
-    n2: Tensor,
-    m2: Tensor,
-    gram: Tensor,
-    c: Tensor | None,
-    number: float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
-    sources: str,
-    wanted: list[bool],
-) -> list[Tensor]:
-    kernel = triton_module("adapted_linear_triton")
-    assert kernel is not None
-    kept = (x, weight, down, up, u, n2, m2, gram, c)
+def _backward(dy: Tensor, *others: Any) -> list[Tensor]:
+    *kept, number, scaling, longest, stereographic, _, wanted = others
     numbers = (number, scaling, longest, stereographic)
-    found = backward_pass(dy, kept, numbers, wanted, kernel)
+    found = backward_pass(dy, kept, numbers, wanted, _kernels())
     return [t for t in found if t is not None]
 
 
@@ -200,13 +181,11 @@ def _decomposed(function: Callable[..., Any]) -> Callable[..., Any]:
     def take(
         mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        kernel = triton_module("adapted_linear_triton")
-        assert kernel is not None
         if any(
             t not in (Tensor, FunctionalTensor) and not issubclass(t, FakeTensor) for t in types
         ):
             return NotImplemented  # tensors of other kinds are unwrapped first
-        if kernel.interpreted():
+        if _kernels().interpreted():
             return mode.__torch_dispatch__(operator, types, args, kwargs)
         with mode, traced():
             return function(*args, **kwargs)

@@ -39,7 +39,7 @@ def forward_pass(
 
 def backward_pass(
     dy: Tensor,
-    kept: Sequence[Tensor | None],
+    kept: Sequence[Any],
     numbers: Sequence[Any],
     wanted: Sequence[bool],
     kernel: ModuleType,
@@ -57,10 +57,6 @@ def backward_pass(
         with torch.autocast(dy.device.type, enabled=False):
             return backward_pass(dy, kept, numbers, wanted, kernel)
     x, weight, down, up, u, n2, m2, gram, learned = kept
-    assert x is not None
-    assert weight is not None
-    assert up is not None
-    assert u is not None
     c, *settings = numbers
     through = torch.mm(dy, weight) if wanted[0] else None  # first, as forwards
     du, dn2, z, wu, by_c = kernel.gradient_rows(
