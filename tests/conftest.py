@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread a worker, seeds, and the reason GPU tests are skipped."""
+"""Shared by all tests: one thread a worker, seeds, and what is done without a GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import torch
 
 # Tests run side by side, one worker a core; threads inside them would only get in the way.
 torch.set_num_threads(1)
+
+# Fused kernels run in Triton's interpreter where there is no GPU. It must be asked for before
+# anything imports Triton, as PEFT does, which the modules of tests import.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # On CI a failure must be one of the change, not of the draw; elsewhere every run explores anew.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)

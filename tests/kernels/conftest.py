@@ -1,17 +1,9 @@
-"""Fused kernels run in Triton's interpreter where there is no GPU.
-
-It must be asked for before a kernel is defined, and kernels are imported on first use.
-"""
+"""Where the tests of fused kernels run them."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
