@@ -20,6 +20,7 @@ from peft import LoraConfig
 from selection import NO_MERGE
 
 from beltrami.peft import HypLoraConfig, HypLoraLayer
+from beltrami.peft.config import LORA_NAMES
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "rotation": {},
@@ -29,7 +30,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mixture": {"curvature": [0.1, 1.0]},
     "dora": {"use_dora": True},
 }
-WORDS = {"init_lora_weights": "init_weights", "lora_alpha": "alpha", "lora_dropout": "dropout"}
 MODELS = ("MLP", "EmbConv1D")  # of the custom ones: those of layers that HypLoRA adapts
 
 
@@ -38,7 +38,7 @@ MODELS = ("MLP", "EmbConv1D")  # of the custom ones: those of layers that HypLoR
 
 def in_our_words(kwargs: dict[str, Any]) -> dict[str, Any]:
     """LoRA's arguments under our names."""
-    ours = {WORDS.get(name, name): value for name, value in kwargs.items()}
+    ours = {LORA_NAMES.get(name, name): value for name, value in kwargs.items()}
     if ours.get("bias") == "lora_only":
         ours["bias"] = "hyplora_only"
     return ours

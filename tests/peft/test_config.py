@@ -9,7 +9,7 @@ from peft import PeftConfig, get_peft_model
 from peft.utils import PeftType
 
 from beltrami.peft import HypLoraConfig, HypLoraLayer
-from beltrami.peft.config import FORMAT
+from beltrami.peft.config import FORMAT, LORA_NAMES, MOST_CURVATURE
 from tests.peft import tiny
 
 
@@ -26,6 +26,7 @@ from tests.peft import tiny
         ({"curvature": float("nan")}, ["curvature", "nan"]),
         ({"curvature": "auto"}, ["curvature", "'auto'"]),
         ({"curvature": []}, ["curvature", "empty"]),
+        ({"curvature": 1e300}, ["curvature", "1e+06", "1e+300"]),
         ({"curvature": 1e-4, "learn_curvature": "module"}, ["curvature", "0.001", "0.0001"]),
         ({"curvature_pattern": {"q_proj": 0}}, ["curvature_pattern['q_proj']", "0"]),
         ({"r": 0}, ["r must", "0"]),
@@ -62,6 +63,12 @@ def test_bad_settings_are_named(settings: dict, words: list[str]) -> None:
         HypLoraConfig(**settings)
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["lora_alpha", "lora_dropout", "init_lora_weights"])
+def test_names_of_lora_are_translated(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is called {LORA_NAMES[name]}"):
+        HypLoraConfig(r=4, **{name: 1})
 
 
 def test_layer_zero_is_a_layer() -> None:
@@ -111,7 +118,7 @@ def test_targets_that_match_nothing() -> None:
 
 @given(st.floats(allow_nan=True, allow_infinity=True), st.integers(-3, 3))
 def test_numbers_are_accepted_or_refused_but_never_ignored(c: float, r: int) -> None:
-    good = 0 < c < float("inf") and r >= 1
+    good = 0 < c <= MOST_CURVATURE and r >= 1
     if good:
         assert HypLoraConfig(curvature=c, r=r).curvatures == (c,)
     else:

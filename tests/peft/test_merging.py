@@ -51,7 +51,7 @@ def test_calibration_finds_the_best_multiple_of_lora(settings: dict, caplog) -> 
     assert left > 1e-3  # else there was nothing to approximate
 
 
-def test_boost_is_merged_with_its_bias() -> None:
+def test_boost_is_merged_with_its_bias(caplog: pytest.LogCaptureFixture) -> None:
     model, x = single(variant="boost")
     layer = model.base_model.model[0]
     with torch.no_grad():
@@ -71,6 +71,15 @@ def test_boost_is_merged_with_its_bias() -> None:
     found = merged(x) - base
     torch.testing.assert_close(found.mean(0), update.mean(0), rtol=1e-5, atol=1e-6)
     assert float((found - update).norm() / update.norm()) == pytest.approx(left, rel=1e-3)
+    assert "had no bias" not in caplog.text
+
+
+def test_a_bias_that_boost_brings_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    base = nn.Sequential(nn.Linear(6, 5, bias=False))
+    model = get_peft_model(base, tiny.config(target_modules=["0"], variant="boost"))
+    merged = model.merge_and_unload(merge_mode="tangent")
+    assert merged[0].bias is not None
+    assert "1 layers that had no bias" in caplog.text
 
 
 @pytest.mark.parametrize("settings", [{}, {"variant": "boost"}, {"curvature": [0.1, 2.0]}], ids=str)

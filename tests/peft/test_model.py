@@ -13,6 +13,7 @@ from peft import AutoPeftModelForCausalLM, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoModelForCausalLM as AutoModel
+from transformers import GenerationConfig, OPTConfig, OPTForCausalLM
 
 from beltrami.peft import HypLoraConfig, HypLoraLayer, save_adapter
 from tests.peft import tiny
@@ -128,9 +129,14 @@ def test_generating_with_mixed_adapters(saved: list[str] | None) -> None:
     ids = tiny.tokens(2)
     options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "num_beams": 2}
     mask = torch.ones_like(ids)
-    found = model.generate(
-        input_ids=ids, attention_mask=mask, adapter_names=["other", "default"], **options
-    )
+    names = ["other", "default"]
+    found = model.generate(input_ids=ids, attention_mask=mask, adapter_names=names, **options)
+    if saved is None:  # PEFT's wrapper of what is saved whole does not look there
+        told = GenerationConfig(**options)
+        again = model.generate(
+            input_ids=ids, attention_mask=mask, adapter_names=names, generation_config=told
+        )
+        assert torch.equal(found, again)
     for row, name in enumerate(["other", "default"]):
         model.set_adapter(name)
         alone = model.generate(
@@ -151,6 +157,26 @@ def test_patterns() -> None:
         assert r == (2 if "q_proj" in name else 4)
         assert layer.hyplora_scaling["default"] == (40 if "v_proj" in name else 8) / r
         assert layer.hyplora_fixed_curvature["default"] == (5.0 if "layers.1." in name else 1.0,)
+
+
+def test_mixed_batches_where_tokens_lie_side_by_side() -> None:
+    """OPT makes one row of each token before its feed-forward layers."""
+    sizes = {"hidden_size": 16, "ffn_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    base = OPTForCausalLM(OPTConfig(vocab_size=50, word_embed_proj_dim=16, **sizes))
+    told = {"target_modules": ["fc1", "fc2"], "init_weights": False}
+    model = get_peft_model(base, HypLoraConfig(**told))
+    model.add_adapter("other", HypLoraConfig(curvature=3.0, **told))
+    ids = torch.randint(50, (2, 5))
+    found = model.eval()(input_ids=ids, adapter_names=["default", "other"]).logits
+    model.set_adapter("other")
+    torch.testing.assert_close(found[1], model(input_ids=ids).logits[1])
+    with pytest.raises(ValueError, match="got 1 and 2"):
+        model(input_ids=ids, adapter_names=["default"])
+
+
+def test_patterns_for_no_layer_are_named() -> None:
+    with pytest.warns(RuntimeWarning, match=r"curvature_pattern keys .*\['nobody'\]"):
+        adapted(curvature_pattern={"q_proj": 2.0, "nobody": 3.0})
 
 
 def test_a_block_shares_one_curvature(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_lookup_is_the_projection_of_one_hot_tokens() -> None:
 def test_the_first_batch_in_training_fixes_the_unit() -> None:
     unit = ResidualUnit()
     torch.testing.assert_close(
-        unit.eval()(torch.tensor([[1.0], [3.0]])), torch.tensor([[0.5], [1.5]])
+        unit.eval()(torch.tensor([[1.0], [4.0], [0.0]])), torch.tensor([[0.5], [2.0], [0.0]])
     )
     unit.train()(torch.tensor([[8.0], [8.0]]))
     for mode in (True, False):
@@ -64,3 +64,18 @@ def test_the_first_batch_in_training_fixes_the_unit() -> None:
         torch.testing.assert_close(found, torch.tensor([[0.25], [0.5]]))
     unit.reset_parameters()
     assert unit(torch.zeros(2, 1)).isfinite().all()
+
+
+def test_one_long_token_is_not_the_unit() -> None:
+    """As the first token of a language model is, by orders of magnitude."""
+    stream = torch.ones(200, 1)
+    stream[0] = 1e4
+    found = ResidualUnit().train()(stream)
+    torch.testing.assert_close(found[1:], torch.ones(199, 1), rtol=0.05, atol=0)
+
+
+def test_what_is_computed_again_is_the_same() -> None:
+    """Also in double precision, where the unit that is kept is rounded."""
+    torch.manual_seed(0)
+    unit, stream = ResidualUnit().train(), torch.rand(5, 1, dtype=torch.float64)
+    assert torch.equal(unit(stream), unit(stream))

@@ -1,4 +1,4 @@
-"""TRL's SFTTrainer, which the tests do not install."""
+"""TRL's SFTTrainer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from transformers import PreTrainedTokenizerFast
 
 from beltrami.peft import RankAllocationCallback
 from tests.peft import tiny
-
-pytest.importorskip("trl", reason="needs TRL: pip install trl")
-pytest.importorskip("datasets", reason="needs datasets: pip install datasets")
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

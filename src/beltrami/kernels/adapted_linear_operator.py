@@ -22,6 +22,7 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from beltrami.kernels.adapted_linear_passes import backward_pass, forward_pass
+from beltrami.kernels.dtypes import under_autocast
 from beltrami.kernels.shapes import as_matrix
 from beltrami.kernels.starting import traced
 from beltrami.kernels.triton_module import triton_module
@@ -42,7 +43,7 @@ def takes_operator(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, fused: b
         return False
     if x.dtype not in DTYPES or len(down) > MOST_RANK:
         return False
-    if torch.is_autocast_enabled(x.device.type):
+    if under_autocast(x):
         return False
     if any(t.dtype != x.dtype or t.device != x.device for t in (weight, down, up)):
         return False

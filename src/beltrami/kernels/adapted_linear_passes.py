@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.kernels.dtypes import under_autocast
 from beltrami.kernels.gained_linear import weight_gradient
 from beltrami.kernels.starting import is_traced
 
@@ -53,7 +54,7 @@ def backward_pass(
         wanted: of each gradient, whether it is.
         kernel: the module with the kernels.
     """
-    if torch.is_autocast_enabled(dy.device.type):  # it would round what is not rounded forwards
+    if under_autocast(dy):  # it would round what is not rounded forwards
         with torch.autocast(dy.device.type, enabled=False):
             return backward_pass(dy, kept, numbers, wanted, kernel)
     x, weight, down, up, u, n2, m2, gram, learned = kept

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels import gained_linear_triton, norm_linear_triton
-from beltrami.kernels.dtypes import roomy_dtype
+from beltrami.kernels.dtypes import roomy_dtype, under_autocast
 from beltrami.kernels.gained_linear_triton import (
     gained,
     gained_backward,
@@ -52,7 +52,7 @@ def why_not(x: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> str | None:
     """What keeps the kernels from taking arguments of `adapted_linear`; None if nothing does."""
     if not (x.is_cuda or interpreted()):
         return f"it runs on a CUDA device, and x is on {x.device}"
-    if torch.is_autocast_enabled(x.device.type):
+    if under_autocast(x):
         return "it takes tensors as they are, not as autocast would"
     for t in (weight, down, up):
         if t.device != x.device:

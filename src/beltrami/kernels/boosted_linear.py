@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
+from beltrami.kernels.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gained_linear import gram_matrix, reached, rounded, weight_gradient
 from beltrami.kernels.lorentz_gain import LARGEST_GAIN
@@ -66,7 +66,7 @@ def boosted_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
+    if under_autocast(u):  # it would round the Gram matrix
         with torch.autocast(u.device.type, enabled=False):
             return boosted_linear(
                 u,
@@ -167,7 +167,7 @@ class _BoostedLinear(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_autocast_enabled(dout.device.type):
+        if under_autocast(dout):
             with torch.autocast(dout.device.type, enabled=False):
                 return _backward(ctx, dout)
         return _backward(ctx, dout)

@@ -6,14 +6,19 @@ import torch
 from torch import Tensor
 
 
+def under_autocast(x: Tensor) -> bool:
+    """Whether autocast is on where x is; of tensors without numbers torch cannot say."""
+    kind = x.device.type
+    return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
 def matmul_dtype(x: Tensor) -> torch.dtype:
     """The dtype in which autocast would multiply x: its own, or that of x outside autocast.
 
     As for torch's own matrix products, float64 is left alone.
     """
-    kind = x.device.type
-    if x.dtype != torch.float64 and torch.is_autocast_enabled(kind):
-        return torch.get_autocast_dtype(kind)
+    if x.dtype != torch.float64 and under_autocast(x):
+        return torch.get_autocast_dtype(x.device.type)
     return x.dtype
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels import stereographic_gain
-from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
+from beltrami.kernels.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.lorentz_gain import FAR, gain, gain_and_slopes
 from beltrami.kernels.shapes import as_matrix, as_result
@@ -51,7 +51,7 @@ def gained_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
+    if under_autocast(u):  # it would round the Gram matrix
         with torch.autocast(u.device.type, enabled=False):
             return gained_linear(
                 u,
@@ -153,7 +153,7 @@ class _GainedLinear(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_autocast_enabled(dy.device.type):
+        if under_autocast(dy):
             with torch.autocast(dy.device.type, enabled=False):
                 return _backward(ctx, dy)
         return _backward(ctx, dy)

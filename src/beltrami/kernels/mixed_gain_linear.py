@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.kernels.dtypes import cast, roomy_dtype, wide, wide_dtype
+from beltrami.kernels.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.gained_linear import (
     gram_matrix,
@@ -58,7 +58,7 @@ def mixed_gain_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if torch.is_autocast_enabled(u.device.type):  # it would round the Gram matrix
+    if under_autocast(u):  # it would round the Gram matrix
         with torch.autocast(u.device.type, enabled=False):
             return mixed_gain_linear(
                 u,
@@ -190,7 +190,7 @@ class _MixedGainLinear(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_autocast_enabled(dy.device.type):
+        if under_autocast(dy):
             with torch.autocast(dy.device.type, enabled=False):
                 return _backward(ctx, dy)
         return _backward(ctx, dy)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.kernels.dtypes import cast, matmul_dtype, roomy_dtype, wide_dtype
+from beltrami.kernels.dtypes import cast, matmul_dtype, roomy_dtype, under_autocast, wide_dtype
 from beltrami.kernels.fusing import fused_module
 from beltrami.kernels.shapes import as_matrix
 
@@ -94,9 +94,8 @@ class _NormLinear(torch.autograd.Function):
         ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors  # once: checkpoints unpack no tensor twice
-        kind = x.device.type
-        if torch.is_autocast_enabled(kind):  # it would round what was not rounded forwards
-            with torch.autocast(kind, enabled=False):
+        if under_autocast(x):  # it would round what was not rounded forwards
+            with torch.autocast(x.device.type, enabled=False):
                 return *_backward(ctx, x, weight, du, dn2, beside), None, None
         return *_backward(ctx, x, weight, du, dn2, beside), None, None
 

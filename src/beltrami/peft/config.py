@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from peft.config import PeftConfig
 
@@ -17,6 +19,8 @@ Reference = Literal["paper", "repo"]
 
 FORMAT = 1  # of adapter_config.json; raised when an older beltrami would misread a newer file
 CURVATURE_BOUNDS = (1e-3, 1e3)  # of a learned curvature
+MOST_CURVATURE = 1e6  # of one that is not learned; its products with norms are to be float32
+LORA_NAMES = {"lora_alpha": "alpha", "lora_dropout": "dropout", "init_lora_weights": "init_weights"}
 
 BOOST_RADIUS = 40.0  # cosh of it squared is still a float32
 
@@ -51,7 +55,7 @@ class HypLoraConfig(PeftConfig):
         norm_source: whose norm the gain depends on: the layer's own "input", or the "residual"
             stream that the last normalisation before the layer has seen. RMSNorm makes all inputs
             of a layer equally long; the residual stream still has the norms the paper speaks of.
-            Its length 1 is the root mean square of the first batch in training.
+            Its length 1 is the geometric mean of the first batch in training.
         max_radius: tokens with √c·norm above it get the gain of one at this radius. The gain grows
             like an exponential; without a bound (None) a few outliers own the gradient. The
             simplified variant has 1.9 as its own, and reference="repo" 12.
@@ -152,6 +156,8 @@ class HypLoraConfig(PeftConfig):
                     f"{name} must be positive, got {c}; for no curvature at all use "
                     'variant="tangent", which is LoRA'
                 )
+            if c > MOST_CURVATURE:
+                raise ValueError(f"{name} must be at most {MOST_CURVATURE:g}, got {c}")
             if self.learn_curvature != "no" and not low < c < high:
                 raise ValueError(
                     f"{name} must lie between {low:g} and {high:g} to be learned, got {c}"
@@ -227,3 +233,19 @@ class HypLoraConfig(PeftConfig):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _naming_ours(made: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that says what LoRA's names are called here."""
+
+    @functools.wraps(made)
+    def init(self: HypLoraConfig, *args: Any, **kwargs: Any) -> None:
+        if theirs := [name for name in LORA_NAMES if name in kwargs]:
+            told = ", ".join(f"{name} is called {LORA_NAMES[name]}" for name in theirs)
+            raise TypeError(f"HypLoraConfig has other names than LoraConfig: {told}")
+        made(self, *args, **kwargs)
+
+    return init
+
+
+HypLoraConfig.__init__ = _naming_ours(HypLoraConfig.__init__)  # type: ignore[method-assign]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
 from beltrami.kernels.adapted_linear import adapted_linear
+from beltrami.kernels.dtypes import cast, under_autocast, wide
 from beltrami.peft.calibration import Calibration, LinearFit
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.gains import AdapterMap, Curvatures
@@ -277,14 +278,17 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         return None
 
     def _mixed(self, x: Tensor, base: Tensor, names: Sequence[str]) -> Tensor:
-        """A batch whose rows have adapters of their own; "__base__" is none."""
+        """A batch whose rows have adapters of their own; "__base__" is none.
+
+        A row may be several here: of beams, or of tokens where a model puts them side by side.
+        """
         copies, left = divmod(len(x), len(names))
         if left or not copies:
             raise ValueError(
                 "Length of `adapter_names` should be the same as the number of inputs, but got "
                 f"{len(names)} and {len(x)} respectively."
             )
-        names = [name for name in names for _ in range(copies)]  # beams of one row lie together
+        names = [name for name in names for _ in range(copies)]  # those of one row lie together
         result = base.clone()
         for adapter in dict.fromkeys(names):
             if adapter in self.hyplora_A:
@@ -605,7 +609,7 @@ class HypLoraLinear(HypLoraLayer):
             return None
         weight: Any = base._parameters["weight"]
         a: Any = down._parameters["weight"]
-        if not x.dtype == weight.dtype == a.dtype or torch.is_autocast_enabled(x.device.type):
+        if not x.dtype == weight.dtype == a.dtype or under_autocast(x):
             return None
         adapter_map = up.adapter_map
         return adapted_linear(
@@ -716,8 +720,8 @@ class HypLoraLorentzLinear(HypLoraLayer):
         delta = self.hyplora_B[adapter](
             seen.u, flat, Curvatures((c,)), scaling=self.hyplora_scaling[adapter]
         )
-        step = lorentz.exp0(delta.to(result.dtype), c)
-        return lorentz.boost(step, result, c)
+        moved = lorentz.boost(lorentz.exp0(wide(delta), c), wide(result), c)
+        return _held(moved, result.dtype)
 
     def check_mergeable(self, adapters: Sequence[str], mode: MergeMode) -> None:
         """Never."""
@@ -741,6 +745,14 @@ def _is_bare(module: Any) -> bool:
         or "forward" in module.__dict__
         or type(module._parameters.get("weight")) is not nn.Parameter
     )
+
+
+def _held(points: Tensor, dtype: torch.dtype) -> Tensor:
+    """Points in a dtype; of those that are further out than float16 holds, ones that it does."""
+    if dtype == torch.float16:
+        longest = torch.linalg.vector_norm(points, dim=-1, keepdim=True)
+        points = points * (torch.finfo(dtype).max / longest.clamp(min=1.0)).clamp(max=1.0)
+    return cast(points, dtype)
 
 
 def _wide_weight(up: UpProjection) -> Tensor:

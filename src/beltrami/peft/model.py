@@ -112,6 +112,26 @@ class HypLoraModel(BaseTuner):
             owners = self.__dict__.setdefault("_curvature_owners", {})
             owners[adapter_name, _block(current_key)] = layer.hyplora_curvature[adapter_name]
 
+    def inject_adapter(self, model: nn.Module, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
+        """As PEFT does; and warn of curvatures that are for no layer, as PEFT does of ranks."""
+        done = super().inject_adapter(model, adapter_name, *args, **kwargs)
+        config = self.peft_config[adapter_name]
+        patterns = config.curvature_pattern.keys()
+        adapted = [
+            name
+            for name, layer in model.named_modules()
+            if isinstance(layer, HypLoraLayer) and adapter_name in layer.hyplora_A
+        ]
+        used = {get_pattern_key([pattern], name) for pattern in patterns for name in adapted}
+        if unused := sorted(set(patterns) - used):
+            warnings.warn(
+                "The following curvature_pattern keys did not match any targeted module and were "
+                f"ignored: {unused}.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return done
+
     def _settings(self, config: HypLoraConfig, adapter_name: str, key: str) -> dict[str, Any]:
         """What one layer is told, by the patterns that match its name."""
         rank = config.rank_pattern.get(get_pattern_key(config.rank_pattern.keys(), key), config.r)
@@ -214,6 +234,12 @@ class HypLoraModel(BaseTuner):
             raise ValueError(
                 f"Trying to infer with non-existing adapter(s): {', '.join(unknown)}; there are "
                 f"{', '.join(sorted(known))}"
+            )
+        rows = _rows_of(args, kwargs)
+        if rows is not None and rows != len(names):
+            raise ValueError(
+                "Length of `adapter_names` should be the same as the number of inputs, but got "
+                f"{len(names)} and {rows} respectively."
             )
         # Our layers see for themselves how many beams a row has; PEFT's wrappers want to be told.
         beams = kwargs.get("num_beams") or 1
@@ -342,6 +368,8 @@ class HypLoraModel(BaseTuner):
         chosen = self.active_adapters if names is None else names
         for layer in layers:
             layer.check_mergeable([n for n in chosen if n in layer.hyplora_A], mode)
+        bases = [layer.get_base_layer() for layer in layers]
+        bare = [base for base in bases if getattr(base, "bias", None) is None]
         for layer in layers:
             layer.merge_mode, layer.keeps_weight = mode, keep
         try:
@@ -351,6 +379,13 @@ class HypLoraModel(BaseTuner):
                 layer.merge_mode, layer.keeps_weight = "error", True
         if mode == "calibrated":
             self._report(layers, chosen)
+        if given := sum(getattr(base, "bias", None) is not None for base in bare):
+            logger.warning(
+                "%d layers that had no bias have one now: what boost adds at x = 0. Whoever loads "
+                "a checkpoint of this model must have these biases, too (Llama's config has "
+                "attention_bias and mlp_bias for that), or they are left out",
+                given,
+            )
 
     def _report(self, layers: list[Any], names: Sequence[str]) -> None:
         errors = [x.fit(n).residual for x in layers for n in names if n in x.hyplora_calibration]
@@ -492,6 +527,12 @@ def _block(key: str) -> str:
     """The name of the block a layer is in: everything up to its first number."""
     found = re.match(r"((?:[^.]+\.)*?\d+)\.", key)
     return found.group(1) if found else ""
+
+
+def _rows_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+    """How many rows a model is called with; None where nothing tells."""
+    given = [*args, *(kwargs.get(name) for name in ("input_ids", "inputs_embeds", "inputs"))]
+    return next((len(one) for one in given if isinstance(one, Tensor) and one.ndim > 0), None)
 
 
 def _with_adapter_names(

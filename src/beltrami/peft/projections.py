@@ -212,10 +212,14 @@ class CurvatureRouter(nn.Module):
 
 
 class ResidualUnit(nn.Module):
-    """What counts as length 1 of the residual stream: the root mean square it has at first sight.
+    """What counts as length 1 of the residual stream: what its tokens have at first sight.
 
     Streams grow from block to block by orders of magnitude. The first batch in training mode fixes
     the unit for good, so that recomputed activations are the same; it is saved with the adapter.
+
+    It is the geometric mean of their lengths. In language models the first token, to which others
+    attend if they attend to nothing, may be a hundred times as long as all others: by their mean
+    square the others would have no length, and HypLoRA would be LoRA for them.
     """
 
     weight: Tensor
@@ -238,13 +242,20 @@ class ResidualUnit(nn.Module):
 
     def forward(self, mean_square: Tensor) -> Tensor:
         """Mean squares in that unit."""
-        found = mean_square.detach().mean().reshape(1)
-        found = torch.where(found > 0, found, 1.0)
+        found = _geometric_mean(mean_square.detach()).reshape(1)
         known = self.weight.to(found.dtype)
-        unit = torch.where(known > 0, known, found)
+        # Rounded as it is kept: activations that are computed again must be the same.
+        unit = torch.where(known > 0, known, found.to(self.weight.dtype).to(found.dtype))
         if self.training:
             self.weight.copy_(unit)
         return mean_square / unit
+
+
+def _geometric_mean(values: Tensor) -> Tensor:
+    """Of those above 0; 1 if there are none."""
+    there = values > 0
+    logs = torch.where(there, values, 1.0).log()
+    return (logs.sum() / there.sum().clamp(min=1)).exp()
 
 
 class Magnitude(nn.Module):

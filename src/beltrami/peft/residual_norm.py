@@ -6,8 +6,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+
+from beltrami.kernels.dtypes import wide_dtype
+
+
+class NoResidualNormError(ValueError):
+    """A model has no such norm where it is asked for."""
 
 
 class ResidualNorm:
@@ -28,7 +35,7 @@ class ResidualNorm:
         self.mean_square: Tensor | None = None
         norms = {n: m for n, m in block.named_children() if _is_norm(m)}
         if not norms:
-            raise ValueError(
+            raise NoResidualNormError(
                 f'norm_source="residual": {name or "the model"} has no normalisation of its own '
                 'to take the norm from; exclude its layers, or use norm_source="input"'
             )
@@ -51,7 +58,7 @@ class ResidualNorm:
             found = found[rows]
         if found is None or found.shape[:-1] != x.shape[:-1]:
             seen = "none" if found is None else f"tokens of shape {tuple(found.shape[:-1])}"
-            raise ValueError(
+            raise NoResidualNormError(
                 f'norm_source="residual": before this layer, the normalisations of {self.name} saw '
                 f"{seen}; the layer has {tuple(x.shape[:-1])}. Models that normalise after their "
                 'layers have no such norm: exclude the layer, or use norm_source="input"'
@@ -67,7 +74,11 @@ class ResidualNorm:
 
 
 def _record(recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...]) -> None:
-    recorder.mean_square = args[0].float().square().mean(-1, keepdim=True)
+    stream = args[0]
+    # Not by squares, of which autograd would keep the stream in float32.
+    wide = wide_dtype(stream.dtype)
+    norm = torch.linalg.vector_norm(stream, dim=-1, keepdim=True, dtype=wide)
+    recorder.mean_square = norm.square() / stream.shape[-1]
 
 
 def _forget_before(recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...]) -> None:

@@ -100,3 +100,11 @@ def test_the_command_line_says_what_is_wrong(
 def test_a_folder_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "hyplora", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
     assert "has no config.json" in capsys.readouterr().err
+
+
+def test_the_bound_of_curvatures_is_that_of_the_adapter() -> None:
+    """Written twice, as one of the two takes long to import."""
+    from beltrami.peft.config import MOST_CURVATURE
+    from beltrami.recipes.hyplora import config
+
+    assert config.MOST_CURVATURE == MOST_CURVATURE

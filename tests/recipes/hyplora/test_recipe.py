@@ -335,3 +335,25 @@ def test_generation_is_greedy_whatever_a_model_ships() -> None:
     model = recipe.base.load(torch.float32)
     assert model.generation_config.repetition_penalty in (None, 1.0)
     assert recipe.base.tokenizer.eos_token_id in model.generation_config.eos_token_id
+
+
+def test_a_model_without_a_residual_norm_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As models are that normalise after their layers."""
+    from transformers import Olmo2Config, Olmo2ForCausalLM
+
+    methods = ("lora", "hyplora-residual")
+    recipe = HypLoraRecipe(dataclasses.replace(SMALL, methods=methods, out=tmp_path / "run"))
+    recipe.prepare(Silence(), torch.device("cpu"))  # the small model has one
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    made = Olmo2Config(vocab_size=50, num_hidden_layers=1, pad_token_id=0, **sizes)
+    monkeypatch.setattr(recipe.base, "skeleton", lambda: Olmo2ForCausalLM(made))
+    with pytest.raises(ValueError, match="leave it out: --methods lora"):
+        recipe.prepare(Silence(), torch.device("cpu"))
+
+    def unable() -> None:
+        raise RuntimeError("not without numbers")
+
+    monkeypatch.setattr(recipe.base, "skeleton", unable)
+    recipe.prepare(Silence(), torch.device("cpu"))  # nothing is known, and nothing refused

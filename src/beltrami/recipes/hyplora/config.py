@@ -19,8 +19,10 @@ from beltrami.recipes.hyplora.presets import PRESETS, SMALL, Preset
 from beltrami.recipes.hyplora.presets import TINY as TINY_PRESET
 
 TWIN = "lora"
+RESIDUAL = "hyplora-residual"
 TINY, SMOLLM2 = "tiny", "smollm2"
 GENERATED = "generated"
+MOST_CURVATURE = 1e6  # as of `HypLoraConfig`, which takes long to import
 Task = Literal["arithmetic", "commonsense", "taxonomy"]
 Prompt = Literal["auto", "plain", "instruction", "chat"]
 Method = Literal[
@@ -220,8 +222,11 @@ class HypLoraRunConfig(RunConfig):
             raise ValueError("--methods and --targets need at least one name")
         if not self.steps or min(self.steps) < 1:
             raise ValueError(f"--steps must be numbers of at least 1, got {self.steps}")
-        if not self.curvatures or not all(0 < c < float("inf") for c in self.curvatures):
-            raise ValueError(f"--curvatures must be positive numbers, got {self.curvatures}")
+        if not self.curvatures or not all(0 < c <= MOST_CURVATURE for c in self.curvatures):
+            raise ValueError(
+                f"--curvatures must be positive and at most {MOST_CURVATURE:g}, got "
+                f"{self.curvatures}"
+            )
         check_no_repeats(_Chosen(self), "methods", "learning_rates", "curvatures", "targets")
         self._check_task()
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
 from beltrami.recipes.hyplora.bottleneck import target_names
-from beltrami.recipes.hyplora.config import NAMES, TINY, TWIN, HypLoraRunConfig
+from beltrami.recipes.hyplora.config import NAMES, RESIDUAL, TINY, TWIN, HypLoraRunConfig
 from beltrami.recipes.hyplora.methods import (
     CONSTANT_GAIN,
     GAINED,
@@ -132,6 +132,8 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                     "method": method,
                     "alpha": self._alpha(method),
                     "hyplora": told,
+                    # Results of an earlier unit are others; "method" is no number here.
+                    **({"unit": "geometric mean"} if method == RESIDUAL else {}),
                 }
                 twin = None if method == TWIN else TWIN
                 choices = ({},) if method == "base" else rates
@@ -164,6 +166,27 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 f"{self.config.chosen('longest')}, and lose their answer"
             )
         self.base.prepare(observer, device)
+        if RESIDUAL in self.config.methods:
+            self._check_residual()
+
+    @torch.no_grad()
+    def _check_residual(self) -> None:
+        """Say now, and not after the other methods are trained, where there is no such norm."""
+        from beltrami.peft.residual_norm import NoResidualNormError
+
+        contestant = next(c for c in self.contestants() if c.model == RESIDUAL)
+        try:
+            with torch.device("meta"):
+                model = fine_tuned(self.base.skeleton(), contestant.settings, [])
+                model.train()(input_ids=torch.zeros(1, 2, dtype=torch.int64))
+        except NoResidualNormError as error:
+            others = [str(m) for m in self.config.methods if m != RESIDUAL] or [TWIN]
+            raise ValueError(
+                f"{self.base.name} cannot be trained by {RESIDUAL} ({error}); leave it out: "
+                f"--methods {' '.join(others)}"
+            ) from error
+        except Exception:  # not all models can do without numbers; the training will say
+            return
 
     def build(self, trial: Trial) -> nn.Module:
         """The model with the trial's adapter."""
