@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -369,4 +370,17 @@ def test_a_model_that_is_not_finite_has_diverged(config: TinyConfig, where: str)
             return super().evaluate(model, trial, session)
 
     outcome = run(Exploding(config))
+    assert all(standing.choice == {"rate": 0.1} for standing in outcome.standings)
+
+
+def test_what_is_measured_must_be_finite(config: TinyConfig) -> None:
+    """Else a run would end in an error of JSON, and again at each --resume."""
+
+    class Unmeasurable(TinyRecipe):
+        def evaluate(self, model: torch.nn.Module, trial: Trial, session: Session) -> Evaluation:
+            found = super().evaluate(model, trial, session)
+            bad = math.nan if trial["rate"] == 0.2 else 1.0
+            return replace(found, curves={**found.curves, "odd": [1.0, bad]})
+
+    outcome = run(Unmeasurable(config))
     assert all(standing.choice == {"rate": 0.1} for standing in outcome.standings)

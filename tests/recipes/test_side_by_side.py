@@ -27,6 +27,28 @@ class DyingRecipe(TinyRecipe):
         return super().build(trial)
 
 
+class PausingRecipe(TinyRecipe):
+    """Sleeps in the middle of a training."""
+
+    def train(self, model, trial: Trial, session):  # type: ignore[no-untyped-def]
+        stepped = session.step
+
+        def slow(done: int, **logged: float) -> None:
+            stepped(done, **logged)
+            if done == 2:
+                time.sleep(2)
+
+        session.step = slow
+        super().train(model, trial, session)
+
+
+def test_what_is_done_of_trials_under_way_is_told(tmp_path: Path) -> None:
+    witness = Witness()
+    run(PausingRecipe(replace(TWO, out=tmp_path, seeds=1, rates=(0.1,))), witness)
+    assert {0.5, 1.0, 1.5} & set(witness.parts)  # a half, with nothing, a half or a whole beside it
+    assert max(witness.parts) <= 2
+
+
 def test_the_numbers_are_those_of_one_after_the_other(tmp_path: Path) -> None:
     one = run(TinyRecipe(replace(TWO, jobs=1, out=tmp_path / "one")))
     witness = Witness()

@@ -121,6 +121,7 @@ class Witness:
         self.began: list[tuple[str, int]] = []
         self.steps = 0
         self.results: list[tuple[TrialResult, bool]] = []
+        self.parts: list[float] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -133,6 +134,9 @@ class Witness:
 
     def stepped(self, done: int) -> None:
         self.steps += 1
+
+    def side_by_side(self, parts: float) -> None:
+        self.parts.append(parts)
 
     def finished(self, result: TrialResult, reused: bool) -> None:
         self.results.append((result, reused))

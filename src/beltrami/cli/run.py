@@ -144,6 +144,7 @@ class RunProgress:
         self._bar = make_bar(console, shown=speaks())
         self._all = self._bar.add_task("trials", total=None)
         self._one = self._bar.add_task("training", total=None, visible=False)
+        self._finished, self._done = 0, 0.0
 
     def __enter__(self) -> RunProgress:
         self._bar.start()
@@ -172,9 +173,19 @@ class RunProgress:
         """Move the bar."""
         self._bar.update(self._one, completed=done)
 
+    def side_by_side(self, parts: float) -> None:
+        """Move the bar of all trials by parts of them."""
+        self._show(self._finished + parts)
+
+    def _show(self, done: float) -> None:
+        """Never less than before: what others have done is not known at each moment."""
+        self._done = max(self._done, done)
+        self._bar.update(self._all, completed=self._done)
+
     def finished(self, result: TrialResult, reused: bool) -> None:
         """Print the trial's line."""
-        self._bar.advance(self._all)
+        self._finished += 1
+        self._show(self._finished)
         how = "found finished" if reused else f"{result.seconds:.1f} s"
         shown = [m for m in self._recipe.metrics if m.key in result.metrics][:2]
         numbers = (

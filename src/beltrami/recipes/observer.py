@@ -24,6 +24,9 @@ class Observer(Protocol):
     def stepped(self, done: int) -> None:
         """The current trial has made `done` steps."""
 
+    def side_by_side(self, parts: float) -> None:
+        """Trials that are trained at once have come so far, all together: 1 would be a whole."""
+
     def finished(self, result: TrialResult, reused: bool) -> None:
         """A trial is done, or was found finished on disk."""
 
@@ -41,6 +44,9 @@ class Silence:
         """Say nothing."""
 
     def stepped(self, done: int) -> None:
+        """Say nothing."""
+
+    def side_by_side(self, parts: float) -> None:
         """Say nothing."""
 
     def finished(self, result: TrialResult, reused: bool) -> None:

@@ -137,6 +137,11 @@ class Recipe(ABC, Generic[Config]):
     def contestants(self) -> Sequence[Contestant]:
         """Who takes part; every one that is not a control names its twin."""
 
+    @property
+    def trials(self) -> int:
+        """How many there will be: all choices of a first seed, then one of the others each."""
+        return sum(len(c.choices) + self.config.seeds - 1 for c in self.contestants())
+
     def prepare(self, observer: Observer, device: torch.device) -> None:
         """Do what takes long and all trials share, before the first of them.
 

@@ -173,7 +173,7 @@ class TrialRunner:
         """All trials, then the summary and the page."""
         contestants = list(self.recipe.contestants())
         seeds = self.recipe.config.seeds
-        self.observer.started(sum(len(c.choices) + seeds - 1 for c in contestants))
+        self.observer.started(self.recipe.trials)
         _note_missing_logs(self.observer)
         chosen = [self.choose(contestant) for contestant in contestants]
         results = [
@@ -279,7 +279,7 @@ class TrialRunner:
         """Also a measure that stumbles over a model that is not finite means that it diverged."""
         try:
             self.recipe.train(model, trial, session)
-            return self.recipe.evaluate(model, trial, session)
+            found = self.recipe.evaluate(model, trial, session)
         except TrainingDivergedError:
             raise
         except ValueError as error:
@@ -289,6 +289,13 @@ class TrialRunner:
                 f"{trial.name}: the model is not finite any more ({error}); a smaller learning "
                 "rate is the usual remedy"
             ) from error
+        for key, curve in found.curves.items():
+            if not all(map(math.isfinite, curve)):
+                raise TrainingDivergedError(
+                    f"{trial.name}: what was measured is not finite ({key}); a smaller learning "
+                    "rate is the usual remedy"
+                )
+        return found
 
     def _standings(
         self, contestants: Sequence[Contestant], results: Sequence[Sequence[TrialResult]]

@@ -22,13 +22,16 @@ import torch
 
 from beltrami.recipes.observer import Observer, Silence
 from beltrami.recipes.processes import Processes, ProcessLostError
-from beltrami.recipes.recipe import Contestant, Recipe
+from beltrami.recipes.recipe import Contestant, Recipe, Trial
 
 if TYPE_CHECKING:
     from beltrami.recipes.runner import TrialRunner
 
+Shares = Any  # an array of ctypes, which has no type of its own
 MakeRunner = Callable[[Recipe[Any], Observer, Processes], "TrialRunner"]
 _worker: TrialRunner | Exception | None = None  # of a process that trains for another
+_shares: Shares = ()  # of each trial, what is done of it; memory that the processes have in common
+LOOKS = 0.5  # seconds between two looks at it
 
 
 def threads_each(jobs: int) -> int:
@@ -49,11 +52,12 @@ def train_side_by_side(
     """
     jobs = recipe.config.jobs
     context = multiprocessing.get_context("spawn")  # a fork would not survive CUDA
-    begin = (make, type(recipe), recipe.config, processes.device, threads_each(jobs))
+    shares = context.RawArray("d", recipe.trials)
+    begin = (make, type(recipe), recipe.config, processes.device, threads_each(jobs), shares)
     before = set(multiprocessing.active_children())
     with ProcessPoolExecutor(jobs, context, _begin, begin) as pool:
         try:
-            _Schedule(recipe, make(recipe, Silence(), processes), observer, pool).run()
+            _Schedule(recipe, make(recipe, Silence(), processes), observer, pool, shares).run()
         except BaseException as error:
             # At once, and not when all that waits is trained; checkpoints are whole at any moment.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -65,6 +69,22 @@ def train_side_by_side(
                     "--jobs need less"
                 ) from error
             raise
+
+
+class _Share(Silence):
+    """The observer of a trial in another process: writes down what is done of it."""
+
+    def __init__(self, shares: Shares, number: int) -> None:
+        self.shares, self.number, self.steps = shares, number, 1
+
+    def training(self, trial: Trial, steps: int, done: int) -> None:
+        """How many steps it has."""
+        self.steps = max(1, steps)
+        self.stepped(done)
+
+    def stepped(self, done: int) -> None:
+        """No lock: one process writes, the other may see it late."""
+        self.shares[self.number] = done / self.steps
 
 
 class _Schedule:
@@ -79,29 +99,32 @@ class _Schedule:
         runner: TrialRunner,
         observer: Observer,
         pool: ProcessPoolExecutor,
+        shares: Shares,
     ) -> None:
+        self.recipe, self.shares, self.asked = recipe, shares, 0
         self.contestants = list(recipe.contestants())
         self.seeds = recipe.config.seeds
         self.runner, self.observer, self.pool = runner, observer, pool
-        self.running: dict[Future[None], tuple[int, Mapping[str, Any], int]] = {}
+        self.running: dict[Future[None], tuple[int, Mapping[str, Any], int, int]] = {}
         self.left = [len(c.choices) for c in self.contestants]  # of the first seed
 
     def run(self) -> None:
-        self.observer.started(sum(len(c.choices) + self.seeds - 1 for c in self.contestants))
+        self.observer.started(self.recipe.trials)
         for place, contestant in enumerate(self.contestants):
             for choice in contestant.choices:
                 self._ask(place, choice, 0)
             if len(contestant.choices) == 1:
                 self._ask_others(place, contestant.choices[0])
         while self.running:
-            for future in wait(self.running, return_when=FIRST_COMPLETED).done:
-                place, choice, seed = self.running.pop(future)
+            for future in wait(self.running, timeout=LOOKS, return_when=FIRST_COMPLETED).done:
+                place, choice, seed, _ = self.running.pop(future)
                 future.result()
                 found = self.runner.on_disk(self.contestants[place], choice, seed)
                 if found is None:
                     raise OSError(f"cannot read back what was trained: {self.runner.folder.path}")
                 self.observer.finished(found, False)
                 self._done(place, seed)
+            self.observer.side_by_side(sum(self.shares[n] for *_, n in self.running.values()))
 
     def _ask(self, place: int, choice: Mapping[str, Any], seed: int) -> None:
         contestant = self.contestants[place]
@@ -110,8 +133,9 @@ class _Schedule:
             self._done(place, seed)
             return
         may_diverge = seed == 0 and len(contestant.choices) > 1
-        future = self.pool.submit(_train, place, dict(choice), seed, may_diverge)
-        self.running[future] = place, choice, seed
+        future = self.pool.submit(_train, place, dict(choice), seed, may_diverge, self.asked)
+        self.running[future] = place, choice, seed, self.asked
+        self.asked += 1
 
     def _done(self, place: int, seed: int) -> None:
         contestant = self.contestants[place]
@@ -132,9 +156,11 @@ def _begin(
     config: Any,
     device: torch.device,
     threads: int,
+    shares: Shares,
 ) -> None:
     """What a process does first; what goes wrong is told by its first trial."""
-    global _worker
+    global _worker, _shares
+    _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it, and ends us
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     torch.set_num_threads(threads)
@@ -154,11 +180,12 @@ def _end_with_the_first() -> None:
         os._exit(1)
 
 
-def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool) -> None:
+def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool, number: int) -> None:
     if isinstance(_worker, Exception):
         raise _sendable(_worker)
     assert _worker is not None
     contestant: Contestant = list(_worker.recipe.contestants())[place]
+    _worker.observer = _Share(_shares, number)
     try:
         _worker.train(contestant, choice, seed, may_diverge=may_diverge)
     except Exception as error:
