@@ -25,6 +25,7 @@ from beltrami.data.atomic import write_atomically
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.law_names import law_number
 from beltrami.recipes.superposition.measures import HALF, LOSS, ONE, key
+from beltrami.recipes.superposition.published import NEAR as SAME
 from beltrami.recipes.superposition.published import (
     has_published_settings,
     published,
@@ -44,8 +45,8 @@ PART = "superposition grid"
 DIGITS = 5
 NEAR = 0.1  # of a predicted exponent, on average: a statement holds
 WITHIN = 0.1  # of the published losses, as a share
-STRONG_UP_TO = -0.5  # gammas that are called strong superposition here
-WEAK = (0.1, 0.6)  # and weak
+STRONG = (-0.778, -0.556, -0.333)  # gammas of the paper's figure 6e, which makes the statements
+WEAK = (0.111, 0.333, 0.556)
 
 
 @dataclass(frozen=True)
@@ -143,34 +144,39 @@ def _tuples(cell: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says of some cells' exponents."""
+    """What the paper says of some cells' exponents.
 
-    words: str
-    applies: Callable[[float, float], bool]  # to an exponent of data and a gamma
+    Args:
+        regime: strong or weak. gammas: which are called so. data: which data exponents, in words.
+        applies: to a data exponent. formula: in words, of the data exponent a. predicts: it.
+    """
+
+    regime: str
+    gammas: tuple[float, ...]
+    data: str
+    applies: Callable[[float], bool]
+    formula: str
     predicts: Callable[[float], float]
+
+    @property
+    def words(self) -> str:
+        """With the gammas, since the verdict depends on them."""
+        gammas = ", ".join(f"{gamma:g}" for gamma in self.gammas).replace("-", "−")
+        return (
+            f"{self.regime} superposition (γ = {gammas}), data exponent {self.data}: the exponent "
+            f"is {self.formula}"
+        )
+
+    def of(self, a: float, gamma: float) -> bool:
+        """Whether it is on a cell."""
+        return self.applies(a) and any(abs(gamma - known) <= SAME for known in self.gammas)
 
 
 STATEMENTS = (
-    Statement(
-        "strong superposition, data exponent up to 1: the exponent is 1",
-        lambda a, gamma: gamma <= STRONG_UP_TO and a <= 1,
-        lambda a: 1.0,
-    ),
-    Statement(
-        "strong superposition, data exponent above 1.5: the exponent is 2(a − 1)",
-        lambda a, gamma: gamma <= STRONG_UP_TO and a > 1.5,
-        lambda a: 2 * (a - 1),
-    ),
-    Statement(
-        "weak superposition, data exponent from 1.5: the exponent is a − 1",
-        lambda a, gamma: WEAK[0] <= gamma <= WEAK[1] and a >= 1.5,
-        lambda a: a - 1,
-    ),
-    Statement(
-        "weak superposition, data exponent 1 to 1.5: the exponent is a − 1",
-        lambda a, gamma: WEAK[0] <= gamma <= WEAK[1] and 1 <= a < 1.5,
-        lambda a: a - 1,
-    ),
+    Statement("strong", STRONG, "up to 1", lambda a: a <= 1, "1", lambda a: 1.0),
+    Statement("strong", STRONG, "above 1.5", lambda a: a > 1.5, "2(a − 1)", lambda a: 2 * (a - 1)),
+    Statement("weak", WEAK, "from 1.5", lambda a: a >= 1.5, "a − 1", lambda a: a - 1),
+    Statement("weak", WEAK, "1 to 1.5", lambda a: 1 <= a < 1.5, "a − 1", lambda a: a - 1),
 )
 
 
@@ -198,7 +204,7 @@ def judged(cells: Sequence[Cell]) -> list[list[str]]:
             apart = [
                 statistics.fmean(values) - statement.predicts(a)
                 for (a, gamma), values in exponents(cells, first).items()
-                if statement.applies(a, gamma)
+                if statement.of(a, gamma)
             ]
             off.append(apart)
         if not off[0]:
@@ -206,8 +212,7 @@ def judged(cells: Sequence[Cell]) -> list[list[str]]:
         theirs = [
             exponent - statement.predicts(a)
             for a, gamma in exponents(cells)
-            if statement.applies(a, gamma)
-            and (exponent := published_exponent(a, gamma)) is not None
+            if statement.of(a, gamma) and (exponent := published_exponent(a, gamma)) is not None
         ]
         holds = [statistics.fmean(map(abs, apart)) <= NEAR for apart in off]
         verdict = "holds" if all(holds) else "does not hold"

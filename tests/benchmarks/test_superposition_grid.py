@@ -23,20 +23,32 @@ def cell(a: float, gamma: float, exponent: float, *, seed: int = 0, density: flo
 
 
 def test_statements_that_hold_and_do_not() -> None:
-    cells = [cell(0.5, -1.0, 1.05), cell(1.0, -0.556, 0.97), cell(2.0, -1.0, 1.5)]
+    cells = [cell(0.5, -0.333, 1.05), cell(1.0, -0.556, 0.97), cell(2.0, -0.778, 1.5)]
     found = {row[0]: row for row in judged(cells)}
     assert len(found) == 2
-    one = found["strong superposition, data exponent up to 1: the exponent is 1"]
+    strong = "strong superposition (γ = −0.778, −0.556, −0.333), data exponent"
+    one = found[f"{strong} up to 1: the exponent is 1"]
     assert one[1] == "2"
     assert one[3] == "0.04 (−0.03 to +0.05)".replace("−", "-")
     assert one[-1] == "holds"
-    steep = found["strong superposition, data exponent above 1.5: the exponent is 2(a − 1)"]
+    steep = found[f"{strong} above 1.5: the exponent is 2(a − 1)"]
     assert steep[-1] == "does not hold"
+
+
+def test_statements_are_on_the_gammas_that_they_name() -> None:
+    """Those of the paper's figure; beyond them it makes no statement."""
+    gammas = (-1.0, -0.778, -0.556, -0.333, -0.111, 0.111, 0.333, 0.556, 0.778, 1.0)
+    rows = judged([cell(a, gamma, 1.0) for a in (0.5, 1.25, 1.75) for gamma in gammas])
+    assert [row[1] for row in rows] == ["3"] * 4
+    assert [row[0].split("), ")[0] for row in rows[1:3]] == [
+        "strong superposition (γ = −0.778, −0.556, −0.333",
+        "weak superposition (γ = 0.111, 0.333, 0.556",
+    ]
 
 
 def test_a_statement_that_holds_in_a_window() -> None:
     losses = (1.2, 1.1, 1.0, 25 / 39, 25 / 63, 25 / 100)  # 1/m from m = 25 on
-    bent = Cell(1.0, 1.0, -1.0, 0, losses, (1.0,) * 6, (1.0,) * 6)
+    bent = Cell(1.0, 1.0, -0.778, 0, losses, (1.0,) * 6, (1.0,) * 6)
     ((*_, verdict),) = judged([bent])
     assert verdict == "holds for m ≥ 25 only"
 

@@ -22,7 +22,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_tables_an_answer_and_two_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forecast", "t.csv", "--target=2.4"]) == 0
     out = capsys.readouterr().out
-    for text in ("Regime", "width ≥ 256", "reaches 2.4 at a width of", "Width for it"):
+    for text in ("Regime", "width ≥ 128", "reaches 2.4 at a width of", "Width for it"):
         assert text in out
     assert "Report: runs/forecast-t.csv/report.html" in out
     assert Path("runs/forecast-t.csv/forecast.json").is_file()

@@ -150,3 +150,38 @@ def test_the_whole_name_goes_before_one_inside_a_model() -> None:
     assert output_name(names, tied=False) == "decoder.inner.lm_head.weight"
     assert output_name([*names, "lm_head.weight"], tied=False) == "lm_head.weight"
     assert output_name(["x"], tied=False) is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"tie_word_embeddings": False},
+        {"tie_word_embeddings": False, "text_config": {"hidden_size": 3}},
+        {"text_config": {"tie_word_embeddings": False}},
+        {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},  # untied by default
+    ],
+)
+def test_the_embedding_is_not_taken_for_an_output_table_that_is_lost(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    """As AutoModel saves it."""
+    if "model_type" in config:
+        pytest.importorskip("transformers", reason='needs pip install "beltrami[llm]"')
+    folder = save_model(tmp_path / "m", {EMBEDDING: MATRIX, "norm.weight": OTHER}, **config)
+    with pytest.raises(VectorsError, match=r"m has an output table of its own .*ForCausalLM"):
+        open_unembedding(folder)
+    check_reads(open_unembedding(folder, tensor=EMBEDDING).vectors, MATRIX)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},  # tied by default
+        {"model_type": "llama", "architectures": ["LlamaModel"]},  # of old, as no language model
+        {"model_type": "our-own", "architectures": ["OurOwnForCausalLM"]},
+        {"tie_word_embeddings": False, "text_config": {"tie_word_embeddings": True}},
+    ],
+)
+def test_models_that_may_tie_their_tables(tmp_path: Path, config: dict[str, Any]) -> None:
+    folder = save_model(tmp_path / "m", {EMBEDDING: MATRIX, "norm.weight": OTHER}, **config)
+    assert open_unembedding(folder).role == "embedding"

@@ -150,6 +150,15 @@ def test_of_a_model_the_output_table_is_measured(tmp_path: Path) -> None:
     assert rows["parts"]["superposition"]["ratio"] > 5
 
 
+def test_an_output_table_that_was_not_saved_is_missed(tmp_path: Path) -> None:
+    """The rest of a diagnosis is about the embedding, and goes on."""
+    folder = save_model(tmp_path / "m", {EMBEDDING: gaussian(60, 8)}, tie_word_embeddings=False)
+    with pytest.raises(ValueError, match="save it with AutoModelForCausalLM"):
+        diagnose(ask(folder, tmp_path / "out"))
+    found = diagnose(ask(folder, tmp_path / "out", only=("vectors",))).document
+    assert list(found["parts"]) == ["vectors"]
+
+
 def test_a_projection_is_told(tmp_path: Path) -> None:
     tensors = {EMBEDDING: gaussian(50, 8), "project_out.weight": gaussian(8, 12)}
     folder = save_model(tmp_path / "m", tensors, hidden_size=12, word_embed_proj_dim=8)

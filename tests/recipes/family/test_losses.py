@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -135,3 +136,27 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, int]) -> 
     loaded = load_causal(str(tiny.llama(tmp_path)))
     with pytest.raises(ValueError, match="longest must be at least 2 and batch 1"):
         text_loss(*loaded, ["Tom has"], **options)
+
+
+def test_models_that_see_what_they_predict_are_refused(tmp_path: Path) -> None:
+    """By what they do: both are of the same class."""
+    texts = tiny.sentences(4)
+    causal = tiny.bert(tmp_path / "causal", causal=True)
+    assert text_loss(*load_causal(str(causal)), texts).loss > 0
+    both_ways = tiny.bert(tmp_path / "both-ways", causal=False)
+    with pytest.raises(ValueError, match=r"BertLMHeadModel is no causal .* change with the tokens"):
+        text_loss(*load_causal(str(both_ways)), texts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_makes_no_model_see_ahead(folder: Path, dtype: torch.dtype) -> None:
+    model, tokenizer = load_causal(str(folder), dtype)
+    plain = model.forward
+
+    def noisy(**options: Any) -> Any:
+        found = plain(**options)
+        found.logits *= 1 + torch.finfo(dtype).eps / 4 * torch.rand_like(found.logits)
+        return found
+
+    model.forward = noisy
+    assert text_loss(model, tokenizer, tiny.sentences(3)).loss > 0

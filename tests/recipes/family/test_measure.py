@@ -14,6 +14,8 @@ import torch
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.family.losses import load_causal, text_loss
 from beltrami.recipes.family.measure import loss_fit, measure_family, notes
+from beltrami.recipes.family.report import family_page
+from beltrami.report.page import render
 from beltrami.report.text import markup
 from tests.recipes.family import tiny
 
@@ -307,3 +309,19 @@ def test_the_command_repeats_it() -> None:
     settings = FamilyConfig(("a b", "c"), texts=texts, families=("x", "y"))
     assert settings.command() == "beltrami family 'a b' c --texts t.txt u.txt --families x y"
     assert settings.folder == Path("runs/family")
+
+
+def test_a_note_on_a_symbol_gets_no_capital(tmp_path: Path) -> None:
+    document = measure_family(config(tmp_path, gaussians(tmp_path)[:2])).document
+    page = render(family_page({**document, "notes": ["α is near 0", "widths are few"]}))
+    assert "α is near 0." in page
+    assert "Widths are few." in page
+
+
+def test_a_model_that_sees_both_ways_has_no_loss(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason='needs pip install "beltrami[llm]"')
+    texts = tmp_path / "t.txt"
+    texts.write_text("\n".join(tiny.sentences(4)), encoding="utf-8")
+    model = tiny.bert(tmp_path / "both-ways", causal=False)
+    with pytest.raises(ValueError, match=r"both-ways: BertLMHeadModel is no causal"):
+        measure_family(config(tmp_path, [str(model)], texts=(texts,)))

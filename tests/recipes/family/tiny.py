@@ -66,6 +66,24 @@ def gpt2(path: Path, width: int = 16, positions: int = 64) -> Path:
     return path
 
 
+def bert(path: Path, *, causal: bool) -> Path:
+    """A random BERT that predicts tokens, seeing those behind them unless it is causal."""
+    from transformers import BertConfig, BertLMHeadModel
+
+    torch.manual_seed(0)
+    shape = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        is_decoder=causal,
+    )
+    BertLMHeadModel(shape).save_pretrained(path)
+    save_tokenizer(path)
+    return path
+
+
 def opt(path: Path, width: int = 8, hidden: int = 16) -> Path:
     """A random OPT whose rows are narrower than its states, as those of OPT-350m."""
     from transformers import OPTConfig, OPTForCausalLM

@@ -9,6 +9,7 @@ import pytest
 
 from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.forecasting.forecast import forecast_file
+from beltrami.recipes.forecasting.report import main_table, windows_table
 from beltrami.report.text import markup
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048)
@@ -56,7 +57,8 @@ def test_a_floor_and_an_exponent_that_are_known(tmp_path: Path) -> None:
     assert told["width"] == pytest.approx(300, rel=0.05)
     assert "towards a floor of 2" in found.document["answer"]
     assert "for a = 1 " in told["regime"]["words"]
-    assert found.document["windows"]["less_floor"]
+    assert found.document["windows"]["floors"] == "given"
+    assert [fit["floor"] for fit in found.document["windows"]["fits"]] == pytest.approx([2.0] * 4)
     assert "--floor=2.0 --data-exponent=1.0" in found.document["command"]
     assert "as given" in found.report.read_text(encoding="utf-8")
 
@@ -77,8 +79,49 @@ def test_a_floor_below_which_no_width_leads(tmp_path: Path) -> None:
     assert told["width"] is None
     assert "no width reaches 1.5" in found["answer"]
     assert any("not above the floor" in text for text in told["warnings"])
-    assert found["windows"]["less_floor"]
+    assert found["windows"]["floors"] == "own"
     assert found["windows"]["fits"][0]["exponent"] == pytest.approx(1, abs=0.05)
+
+
+def test_windows_have_floors_of_their_own(tmp_path: Path) -> None:
+    """Two power laws: all widths seem to have a floor, and the widest none."""
+    path = tmp_path / "t.csv"
+    rows = [f"{w},{100 / w**1.5 + 3 / w**0.3}" for w in WIDTHS]
+    path.write_text("\n".join(["width,loss", *rows]), encoding="utf-8")
+    found = forecast_file(ask(tmp_path, path))
+    told, windows = found.document["forecast"], found.document["windows"]
+    first, _, last = windows["fits"]
+    for name in ("exponent", "low", "high", "floor"):
+        assert first[name] == told[name]
+    assert (last["from_width"], last["distinct"], last["floor"]) == (256, 4, 0)
+    assert last["exponent"] == pytest.approx(0.318, abs=1e-3)
+    assert windows["spread"] == told["spread"] == first["exponent"] - last["exponent"]
+    (line,) = [row for row in windows_table(found.document).rows if row.name == "width ≥ 256"]
+    assert line.values[0] == "0.318"
+    assert line.values[2] == "none"
+
+
+@pytest.mark.parametrize("target", [1000.0, 5.0])
+def test_a_target_above_all_losses(tmp_path: Path, target: float) -> None:
+    """Of 30/width: at a width of 0.03, where there is no model, and at 6."""
+    found = forecast_file(ask(tmp_path, save(tmp_path, 1.0), target))
+    told, said = found.document["forecast"], found.document["answer"]
+    assert any("times below the narrowest, 64" in text for text in told["warnings"])
+    rows = {row.name: row.values[0] for row in main_table(found.document).rows}
+    if target == 5:
+        assert "reaches 5 at a width of 6 (95 % interval 6 to 6)" in said
+        assert rows["Width for it"] == "6"
+    else:
+        assert "by this law any width reaches 1000" in said
+        assert rows["Width for it"] == "below 1"
+    near = forecast_file(ask(tmp_path, save(tmp_path, 1.0), 0.5)).document["forecast"]
+    assert not near["warnings"]
+
+
+def test_symbols_get_no_capital(tmp_path: Path) -> None:
+    page = forecast_file(ask(tmp_path, save(tmp_path, 1.0))).report.read_text(encoding="utf-8")
+    assert "α = 1.00, from" in page
+    assert "Α" not in page  # a capital alpha
 
 
 def test_without_a_target(tmp_path: Path) -> None:

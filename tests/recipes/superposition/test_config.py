@@ -113,3 +113,42 @@ def test_counts_of_a_file(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe1\n")
     with pytest.raises(ValueError, match="cannot read"):
         frequencies(f"counts:{path}", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the\t6,000,000\na\t3,000,000\nof\t1,000,000.0\n",
+        'new york, ny\t6\n3 4\t3\n"\t1\n',  # words with commas, blanks and quotes
+        'word,count,rank\nthe,60,1\nnew york,30,2\n"10,20",10,3\n',
+        "Rank\tFREQUENCY\tWord\n1\t6,000\tthe\n2\t3,000\tnew york\n3\t1,000\tof\n",
+        "\ufeffFreq word\n6 the\n3 a\n1 of\n",
+        "\nword,times\nthe,6\na,3\nx,y,1\n",  # no name that is known: the last
+        "count,6\na,3\nof,1\nzyzzyva,0\n",  # a word that is called so
+        "6\n1\n3\n",
+        "the\t6\t\na\t3\nof\t1\t\n",  # tabs at the ends
+    ],
+)
+def test_how_a_file_of_counts_is_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    path.write_text(text)
+    expected = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    assert torch.allclose(frequencies(f"counts:{path}", 3), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("the,3\na,nan\n", "words: line 2 has 'nan'; a count is finite"),
+        ("the\t-3\n", "words: line 1 has '-3'; a count is finite and not below 0"),
+        ("5\n\ninf\n", "words: line 3 has 'inf'"),
+        ("the\t3\na\t1,23\n", "words: line 2 ends with '1,23', which is no count"),
+        ("word,count,rank\na,x,1\n", "words: line 2 has 'x', which is no count"),
+        ("word,count,rank\na,3\n", "words: line 2 has another number of columns"),
+    ],
+)
+def test_counts_that_are_refused(text: str, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=match):
+        frequencies(f"counts:{path}", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
     assert len(first.losses) == 3
     page = (tmp_path / "broken" / "report.html").read_text()
     assert "γ = −0.5" in page
-    assert "Half the steps give other numbers" in page  # sixty steps are nothing
+    assert (
+        "It has not converged: half the steps give other numbers" in page
+    )  # sixty steps are nothing
     assert "Give more --steps" in page
     assert "half the steps" not in page.split("Is it trained long enough?")[0].split("<table")[1]
 
@@ -85,9 +88,63 @@ def test_laws_densities_and_readouts_are_groups_and_models(tmp_path: Path) -> No
     assert "One seed." in page
     assert "95 % intervals" not in page
     assert "with fitted lines" not in page
+    assert "Fitted lines are left out, as there are more than 6 curves." in page
+    for readout in ("linear", "Busemann", "hyperbolic distance"):
+        assert f"Represented features: exponential 8, {readout} read-out" in page
+        assert f"Represented features by width and gamma, {readout} read-out" in page
     unit = regime_results(outcome.standings[0])[-1]
     assert all(math.isnan(share) for share in unit.above_one)  # as it would be up to rounding
     assert all(0 < overlap < 1 for overlap in unit.overlaps)  # of all rows
+
+
+def loss_figure(folder: Path) -> str:
+    """The first picture of a page, with its caption."""
+    return (folder / "report.html").read_text().split("<figure")[1].split("</figure>")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ({"gammas": (0.4,)}, 1, 1),
+        ({}, 2, 2),
+        ({"unit": True}, 3, 0),
+        ({"unit": True, "readouts": ("linear", "distance")}, 6, 0),
+        ({"readouts": ("linear", "bent", "margin", "distance")}, 0, 0),
+    ],
+)
+def test_fitted_lines_where_there_is_room(
+    options: dict[str, object], first: int, last: int, tmp_path: Path
+) -> None:
+    """Over all widths for up to six curves, and without the narrowest for one or two."""
+    config = tiny(
+        widths=(2, 3, 5, 7), steps=10, seeds=1, check_steps=False, out=tmp_path, **options
+    )
+    run(create(config))
+    figure = loss_figure(tmp_path)
+    lines = re.findall(r"fit from (\d)</text>", figure)  # of the legend
+    assert (lines.count("2"), lines.count("3"), len(lines)) == (first, last, first + last)
+    assert ("Fitted lines are left out" in figure) is (first == 0)
+    assert "regimes:" not in figure  # none is left out
+
+
+def test_a_picture_says_which_regimes_it_leaves_out(tmp_path: Path) -> None:
+    gammas = (-1.0, -0.6, -0.2, 0.2, 0.6)
+    run(create(tiny(gammas=gammas, steps=10, seeds=1, check_steps=False, out=tmp_path)))
+    figure = loss_figure(tmp_path)
+    assert "3 of 5 regimes: γ = −1, γ = −0.2, γ = 0.6; all are in the table." in figure
+    assert "γ = −0.6" not in figure
+    assert "γ = −0.2, fit from 2" in figure
+
+
+def test_one_gamma_has_a_map_of_its_features(tmp_path: Path) -> None:
+    outcome = run(create(tiny(gammas=(0.4,), steps=10, seeds=1, check_steps=False, out=tmp_path)))
+    page = (tmp_path / "report.html").read_text()
+    picture = page.split("Represented features by width and gamma, linear read-out")[1]
+    picture = picture.split("</svg>")[0]
+    (one,) = regime_results(outcome.standings[0])
+    for m, share in zip(one.widths, one.shares, strict=True):
+        assert f"m = {m}" in picture
+        assert f">{share:.2f}<" in picture
 
 
 def test_laws_can_be_added_and_nothing_else(tmp_path: Path) -> None:
@@ -123,11 +180,49 @@ def test_what_is_settled(tmp_path: Path) -> None:
     assert not strong.settled
     unmoved = replace(half, results=whole.results, comparisons=whole.comparisons)
     for one in settling([whole, unmoved]):
-        assert one.settled
+        assert one.steady
         assert (one.change, one.after) == (0.0, one.before)
+        assert replace(one, over_zero=1.0).settled
     worse = replace(strong, before=1.0, after=1.0, change=0.5)
     assert not worse.settled  # a loss that rises is not at its end either
     assert settling([whole]) == []
+
+
+def test_models_worse_than_none_are_not_settled(tmp_path: Path) -> None:
+    """Near its start a training hardly changes them, so that half the steps tell nothing."""
+    config = tiny(features=200, widths=(5, 10, 20), batch=128, seeds=1, steps=20, out=tmp_path)
+    outcome = run(create(config))
+    found = settling(outcome.standings)
+    loss = regime_results(outcome.standings[0])[0].losses[-1].mean
+    assert all(one.steady for one in found)
+    assert found[0].over_zero == pytest.approx(loss / (4 / 3))  # one feature a sample
+    assert not any(one.settled for one in found)
+    told = outcome.document["findings"]["convergence"]
+    assert told["settled"] is False
+    assert told["regimes"][0]["over_zero"] == found[0].over_zero
+    page = (tmp_path / "report.html").read_text()
+    assert "It has not converged: models lose more than answering 0 always would." in page
+    assert "alf the steps give other numbers" not in page
+    (*_, table) = create(config).tables(outcome)
+    assert table.caption.startswith("Not converged: models lose more than answering 0")
+    assert table.rows[0].values[-2:] == (f"{found[0].over_zero:.2f}", "no")
+
+
+def test_what_answering_0_loses_grows_with_the_density(tmp_path: Path) -> None:
+    config = tiny(densities=(0.5,), seeds=1, steps=20, out=tmp_path)
+    outcome = run(create(config))
+    loss = regime_results(outcome.standings[0])[0].losses[-1].mean
+    p = create(config).frequencies["power law 1, 2.5 features a sample"]
+    expected = loss / float(4 / 3 * p.sum())
+    assert settling(outcome.standings)[0].over_zero == pytest.approx(expected, rel=1e-3)
+
+
+def test_decay_that_leaves_everything_out_may_settle(tmp_path: Path) -> None:
+    """Its loss is that of answering 0, up to the noise of samples."""
+    config = tiny(laws=("power:0",), gammas=(20.0,), steps=1000, seeds=1, out=tmp_path)
+    (one,) = settling(run(create(config)).standings)
+    assert one.over_zero == pytest.approx(1, abs=0.05)
+    assert one.learned
 
 
 def test_every_read_out_is_checked_and_the_numbers_are_kept(tmp_path: Path) -> None:

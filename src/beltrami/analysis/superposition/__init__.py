@@ -20,6 +20,7 @@ from beltrami.analysis.superposition.exponent import (
 )
 from beltrami.analysis.superposition.forecast import Forecast, forecast
 from beltrami.analysis.superposition.joint_fit import JointFit, Offset, fit_losses
+from beltrami.analysis.superposition.laws import ForecastWindow
 from beltrami.analysis.superposition.norms import (
     NormHistogram,
     norm_histogram,
@@ -42,6 +43,7 @@ __all__ = [
     "ExponentFit",
     "ExponentWindows",
     "Forecast",
+    "ForecastWindow",
     "JointFit",
     "NormHistogram",
     "Offset",

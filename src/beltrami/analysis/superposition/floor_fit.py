@@ -103,6 +103,43 @@ def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:
     )
 
 
+@dataclass(frozen=True)
+class GivenFloors:
+    """The best laws of several floors, (k,) each.
+
+    Args:
+        exponents: α. squares: what is left of log L.
+        variance: of α, for a variance of 1; ∞ where the losses do not tell it.
+    """
+
+    exponents: Tensor
+    squares: Tensor
+    variance: Tensor
+
+
+def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> GivenFloors:
+    """What `fit_floor` finds of each floor, all at once.
+
+    Args:
+        m, loss: positive, float64.
+        floors: (k,), below all losses.
+    """
+    x, y = m.log() - m.log().mean(), loss.log() - loss.log().mean()
+    start = _lines(x, y, floors * (-loss.log().mean()).exp())
+
+    def model(p: Tensor) -> tuple[Tensor, Tensor]:
+        law = (p[:, :1] - p[:, 1:2] * x).exp()
+        value = law + p[:, 2:]
+        share = law / value
+        return value.log() - y, torch.stack([share, -x * share], -1)
+
+    found, squares = descend(model, start, (True, True, False), patience=OF_PROFILE)
+    share, slope = model(found)[1].unbind(-1)  # (k, n)
+    # What of the slope's column the other does not explain: its inverse is the variance.
+    off = slope - share * ((share * slope).sum(-1) / share.square().sum(-1))[:, None]
+    return GivenFloors(found[:, 1], squares, 1 / off.square().sum(-1))
+
+
 def _kept(
     model: Callable[[Tensor], tuple[Tensor, Tensor]], start: Tensor, squares: Tensor, found: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -176,7 +213,8 @@ def _started(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _lines(x: Tensor, y: Tensor, floors: Tensor) -> Tensor:
-    above = (y.exp() - floors[:, None]).log()
+    # Without a floor the logarithm itself, whose loss may be smaller than a number can be.
+    above = torch.where(floors[:, None] == 0, y, (y.exp() - floors[:, None]).log())
     slope = (above * x).sum(-1) / x.square().sum()
     return torch.stack([above.mean(-1), -slope, floors], -1)
 

@@ -13,7 +13,11 @@ from beltrami.data.vectors.tensors import open_safetensors, tensor_shapes
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-SAVE = "AutoModel.from_pretrained(...).save_pretrained(folder)"
+# AutoModel would leave out the output table of a language model.
+SAVE = (
+    "AutoModelForCausalLM.from_pretrained(...).save_pretrained(folder), or AutoModel for what is "
+    "no language model"
+)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ CONFIG = "config.json"
 LANGUAGE_MODELS = ("smollm2",)  # of the names we know, those that have an output table
 _TEXT = "text_config"  # where models that also see keep what is said of their language model
 _WIDTHS = ("hidden_size", "n_embd", "d_model")  # what configs call the width of the states
+_TIE = "tie_word_embeddings"
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")  # what their classes' names end with
 _PROJECTIONS = ("project_out.weight",)  # (rows' width, states' width)
 
 Role = Literal["output", "embedding", "rows"]
@@ -37,7 +39,7 @@ class Unembedding:
     Args:
         vectors: its rows.
         role: "output" for a table of its own, "embedding" for the token embedding of a model that
-            ties both or was saved without an output table, "rows" for what is no model.
+            ties both, or of a file that does not say, "rows" for what is no model.
         hidden: width of the model's states; `vectors.width` unless the model projects them.
         family: what the model's config calls its kind, such as "llama"; "" where nothing does.
     """
@@ -110,6 +112,8 @@ def _of_name(name: str) -> Unembedding | None:
     path = hub_file(name, CONFIG)
     config = read_config(path) if path is not None else {}
     chosen = output_name(sorted(holders), tied=_ties(config))
+    if chosen is None:
+        _check_tied(name, config)
     vectors = open_hub(name, chosen)
     return Unembedding(
         vectors,
@@ -124,6 +128,8 @@ def _of_folder(folder: Path) -> Unembedding:
     path = folder / CONFIG
     config = read_config(path) if path.is_file() else {}
     chosen = output_name(sorted(files.holders), tied=_ties(config))
+    if chosen is None:
+        _check_tied(str(folder), config)
     vectors = open_folder(folder, chosen)
     hidden = _hidden(config)
     if hidden is None:
@@ -170,7 +176,35 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def _ties(config: Mapping[str, Any]) -> bool:
-    return config.get("tie_word_embeddings") is True
+    return config.get(_TIE) is True
+
+
+def _check_tied(where: str, config: Mapping[str, Any]) -> None:
+    """Refuse to take the embedding for the output table of a model that has one of its own."""
+    inner = config.get(_TEXT)
+    told = [part[_TIE] for part in (config, inner) if isinstance(part, Mapping) and _TIE in part]
+    if any(told) or not (told or _is_untied_by_default(config)):
+        return
+    why = f"{_TIE} is false" if told else f"as models of the type {_family(config)} have"
+    raise VectorsError(
+        f"{where} has an output table of its own by its config ({why}), but no tensor called "
+        f"{' or '.join(OUTPUT_SUFFIXES)}; if it was saved with AutoModel, which leaves the table "
+        "out, save it with AutoModelForCausalLM, else name the table with tensor= (--tensor)"
+    )
+
+
+def _is_untied_by_default(config: Mapping[str, Any]) -> bool:
+    """Of a language model whose config does not say; False where that cannot be found out."""
+    names = config.get("architectures")
+    if not isinstance(names, list) or not any(str(n).endswith(_LANGUAGE_MODELS) for n in names):
+        return False
+    try:
+        from transformers import AutoConfig
+
+        usual = AutoConfig.for_model(_family(config))
+    except (ImportError, ValueError):
+        return False
+    return getattr(usual.get_text_config(), _TIE, None) is False
 
 
 def _hidden(config: Mapping[str, Any]) -> int | None:

@@ -11,6 +11,7 @@ from beltrami.analysis.curvature_fit import LADDER
 from beltrami.analysis.intervals import Interval
 from beltrami.recipes.diagnosis.numbers import as_interval
 from beltrami.recipes.diagnosis.pictures import METHODS
+from beltrami.recipes.diagnosis.sentences import sentence
 from beltrami.recipes.diagnosis.superposition_report import superposition_section
 from beltrami.recipes.diagnosis.tree_likeness import AT_RADII, DATA, NOISE, REFERENCES
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
@@ -45,7 +46,7 @@ def diagnosis_page(document: dict[str, Any]) -> Page:
     parts, source, verdict = document["parts"], document["source"], document["verdict"]
     tree = parts.get("tree-likeness")
     lead = f"{verdict['answer']} {verdict['reason']}" if verdict else "No verdict was asked for."
-    notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in document["notes"])
+    notes = tuple(sentence(note) for note in document["notes"])
     sections = [
         *([Section("To keep in mind", notes)] if notes else []),
         *([Section("How the verdict is reached", (verdict["rule"],))] if verdict else []),

@@ -23,6 +23,8 @@ LONGEST = 2048  # tokens of a text; those behind are left out
 TOKENS_AT_ONCE = 2048  # padding included: their scores, one a word of the vocabulary, are held
 _SCORED_AT_ONCE = 1 << 26  # scores that are made probabilities at once, 256 MiB
 _FEWEST = 2  # tokens that have a prediction
+_LOOKED_AT = 8  # tokens that a model is tried with
+ROUNDED = 1.0  # units of the last digit of the largest score
 _MISSING = 'losses need transformers: pip install "beltrami[llm]"'
 
 Tick = Callable[[float], None]
@@ -70,7 +72,8 @@ def text_loss(
         tick: is told the share of the tokens that is done.
 
     Raises:
-        ValueError: where no text has a prediction, or a loss is not finite.
+        ValueError: where no text has a prediction, a loss is not finite, or the model is not
+            causal.
     """
     if longest < _FEWEST or batch < 1:
         raise ValueError(f"longest must be at least 2 and batch 1, got {longest} and {batch}")
@@ -79,6 +82,7 @@ def text_loss(
     if not coded:
         raise ValueError(f"none of {len(texts)} texts has two tokens, the least to predict one of")
     model.eval()
+    _check_causal(model, min(_LOOKED_AT, longest))
     total, predicted = 0.0, 0
     everything = sum(len(ids) - 1 for ids in coded)
     for some in _batches(coded, batch):
@@ -132,6 +136,27 @@ def load_causal(source: str, dtype: torch.dtype = torch.float32) -> tuple[Any, A
 def _reach(model: Any, tokenizer: Any, longest: int) -> int:
     known = getattr(model.config, "max_position_embeddings", None)
     return min(longest, known or longest, getattr(tokenizer, "model_max_length", longest))
+
+
+def _check_causal(model: Any, length: int) -> None:
+    """Refuse a model whose scores at a token know those behind it: it would copy, not predict.
+
+    By what it does, for a class does not tell: BertLMHeadModel is causal or not by its config.
+    Scores of a causal model are the same to the last digit, or to some where tokens are sorted into
+    experts.
+    """
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    first = torch.arange(length) % vocabulary
+    other = torch.cat([first[:1], (first[1:] + vocabulary // 2) % vocabulary])
+    ids = torch.stack([first, other]).to(model.device)
+    made = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    one, two = made[:, 0].float()
+    off = float((one - two).abs().max())
+    if off > ROUNDED * torch.finfo(made.dtype).eps * float(one.abs().max()):  # false for NaN
+        raise ValueError(
+            f"{type(model).__name__} is no causal language model: its scores at the first token "
+            "change with the tokens behind it, which it has therefore seen before it predicts them"
+        )
 
 
 def _encode(tokenizer: Any, texts: Sequence[str], longest: int) -> tuple[list[list[int]], int, int]:

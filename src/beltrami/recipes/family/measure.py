@@ -46,7 +46,7 @@ from beltrami.report.page import render
 
 SCHEMA = "beltrami.family/1"
 DOCUMENT, REPORT, MEASURED = "family.json", "report.html", "measured"
-METHOD = 1  # of the measurements: another number where they change what they compute
+METHOD = 2  # of the measurements: another number where they change what they compute
 NO_FAMILY = "vectors"  # of tables that are no models
 ENOUGH = 5  # widths, below which a line says little
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from beltrami.recipes.diagnosis.sentences import sentence
 from beltrami.recipes.diagnosis.superposition_report import (
     WHAT_OVERLAP_IS,
     measured_rows,
@@ -38,7 +39,11 @@ def family_page(document: dict[str, Any]) -> Page:
             "Which rows were compared",
             tuple(f"{m['name']}: {_rows_told(m['overlap'])}" for m in models),
         ),
-        *([Section("To keep in mind", _sentences(document["notes"]))] if document["notes"] else []),
+        *(
+            [Section("To keep in mind", tuple(map(sentence, document["notes"])))]
+            if document["notes"]
+            else []
+        ),
     ]
     return Page(
         title="Overlaps and losses over width" if document["loss_fit"] else "Overlaps over width",
@@ -240,7 +245,3 @@ def _rows_told(found: dict[str, Any]) -> str:
     if "missing" in found:
         return f"not measured, {found['missing']}."
     return f"{measured_rows(found)} {found['reading']}"
-
-
-def _sentences(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{text[:1].upper()}{text[1:]}." for text in texts)

@@ -9,7 +9,9 @@ forecast.json, an object with
     answer     what came out, in words
     forecast   what `beltrami.analysis.superposition.forecast` returns: the law, the regime, the
                width for the target with its interval, the warnings
-    windows    the exponent by window, from all widths to the three widest
+    windows    `fits`: exponent, interval and floor by window, from all widths to the three widest,
+               or four where a floor was fitted; their spread; which `floors` they have, "own",
+               "given" or "none"; how the losses less the floor of all bend
 
 Numbers that are not finite are null.
 """
@@ -23,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import beltrami
-from beltrami.analysis.superposition import ExponentWindows, Forecast, exponent_windows, forecast
+from beltrami.analysis.superposition import Forecast, exponent_windows, forecast
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.cache import file_digest
-from beltrami.recipes.diagnosis.numbers import finite, plain
+from beltrami.recipes.diagnosis.numbers import finite
 from beltrami.recipes.folder import RunFolder
 from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.forecasting.table import LossTable, read_losses
@@ -62,7 +64,8 @@ def forecast_file(config: ForecastConfig) -> Forecasted:
         floor="fit" if config.floor is None else config.floor,
         data_exponent=config.data_exponent,
     )
-    windows, less_floor = _windows(found)
+    told = found.as_dict()
+    fits = told.pop("windows")
     document = {
         "schema": SCHEMA,
         "beltrami": beltrami.__version__,
@@ -70,8 +73,8 @@ def forecast_file(config: ForecastConfig) -> Forecasted:
         "settings": config.settings(),
         "source": _source(config.file, table),
         "answer": answer(found),
-        "forecast": found.as_dict(),
-        "windows": _written(windows, less_floor),
+        "forecast": told,
+        "windows": {"fits": fits, "spread": found.spread, **_floors_and_bend(found)},
     }
     folder = RunFolder(config.folder)
     folder.check_writable()
@@ -94,18 +97,19 @@ def answer(found: Forecast) -> str:
         return f"{law}."
     if math.isinf(found.width):
         return f"{law}: by this law no width reaches {found.target:.4g}."
-    high = f"{found.width_high:,.0f}" if math.isfinite(found.width_high) else "any width"
+    if found.width_high < 1:
+        return f"{law}, and by this law any width reaches {found.target:.4g}."
+    high = width_told(found.width_high) if math.isfinite(found.width_high) else "any width"
+    where = "a width" if found.width < 1 else "a width of"
     return (
-        f"{law}, and reaches {found.target:.4g} at a width of {found.width:,.0f} (95 % interval "
-        f"{found.width_low:,.0f} to {high})."
+        f"{law}, and reaches {found.target:.4g} at {where} {width_told(found.width)} (95 % "
+        f"interval {width_told(found.width_low)} to {high})."
     )
 
 
-def _windows(found: Forecast) -> tuple[ExponentWindows, bool]:
-    """Of losses less the floor where there is one, as the forecast judges them."""
-    above = [loss - found.floor for loss in found.losses]
-    less = found.floor > 0 and min(above) > 0
-    return exponent_windows(found.widths, above if less else found.losses), less
+def width_told(width: float) -> str:
+    """A width as a whole number; a law may have a loss where there is none."""
+    return "below 1" if width < 1 else f"{width:,.0f}"
 
 
 def _source(path: Path, table: LossTable) -> dict[str, Any]:
@@ -118,19 +122,16 @@ def _source(path: Path, table: LossTable) -> dict[str, Any]:
     }
 
 
-def _written(windows: ExponentWindows, less_floor: bool) -> dict[str, Any]:
-    fits = [{"from_width": fit.widths[0], **plain(fit)} for fit in windows.fits]
-    for fit in fits:
-        for name in ("points", "distinct"):
-            fit[name] = int(fit[name] or 0)
+def _floors_and_bend(found: Forecast) -> dict[str, Any]:
+    """Bends are of losses less the floor where there is one, as the forecast judges them."""
+    above = [loss - found.floor for loss in found.losses]
+    bend = exponent_windows(found.widths, above if min(above) > 0 else found.losses)
     return {
-        "less_floor": less_floor,
-        "spread": windows.spread,
-        "curvature": finite(windows.curvature),
-        "curvature_error": finite(windows.curvature_error),
-        "curvature_t": finite(windows.curvature_t),
-        "bends": "down" if windows.concave else "up" if windows.convex else "no",
-        "fits": fits,
+        "floors": "own" if found.floor_needed else "given" if found.floor > 0 else "none",
+        "curvature": finite(bend.curvature),
+        "curvature_error": finite(bend.curvature_error),
+        "curvature_t": finite(bend.curvature_t),
+        "bends": "down" if bend.concave else "up" if bend.convex else "no",
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from beltrami.recipes.diagnosis.sentences import sentence
+from beltrami.recipes.forecasting.forecast import width_told
 from beltrami.report.page import Figure, Page, Row, Section, Table
 
 NO_TRUST = "Why this is not to be trusted as it stands"
@@ -15,9 +17,18 @@ WHAT_REGIMES_ARE = (
     "exponent is that of their frequencies."
 )
 WHAT_WINDOWS_ARE = (
-    "The exponent of losses that are no straight line depends on which widths are fitted. Each "
-    "line leaves out the narrowest widths; where they disagree, no single exponent holds."
+    "The exponent of losses that are no such law depends on which widths are fitted. Each line "
+    "leaves out the narrowest widths; where they disagree, no single exponent holds."
 )
+WHAT_INTERVALS_ARE = (
+    "Where a floor was looked for and none was kept, the interval of the exponent has those of all "
+    "laws with a floor that fit hardly worse."
+)
+FLOORS = {
+    "own": "Laws with a floor of their own where they need one",
+    "given": "Laws with the floor that was given",
+    "none": "Power laws without a floor",
+}
 
 
 def forecast_page(document: dict[str, Any], svg: str) -> Page:
@@ -39,10 +50,15 @@ def forecast_page(document: dict[str, Any], svg: str) -> Page:
         sections=(
             Section(
                 NO_TRUST if warnings else "Warnings",
-                tuple(_sentence(text) for text in warnings) or ("None.",),
+                tuple(sentence(text) for text in warnings) or ("None.",),
             ),
-            Section(f"Regime: {regime['name']}", (_sentence(regime["words"]), WHAT_REGIMES_ARE)),
-            Section("The exponent by window", (WHAT_WINDOWS_ARE,), (), (windows_table(document),)),
+            Section(f"Regime: {regime['name']}", (sentence(regime["words"]), WHAT_REGIMES_ARE)),
+            Section(
+                "The exponent by window",
+                (WHAT_WINDOWS_ARE, WHAT_INTERVALS_ARE),
+                (),
+                (windows_table(document),),
+            ),
         ),
         facts=(
             ("File", source["file"]),
@@ -69,12 +85,17 @@ def windows_table(document: dict[str, Any]) -> Table:
         Row(
             f"width ≥ {fit['from_width']:g}",
             f"{fit['distinct']} widths",
-            (number(fit["exponent"]), ends(fit["low"], fit["high"]), number(fit["r_squared"])),
+            (
+                number(fit["exponent"]),
+                ends(fit["low"], fit["high"]),
+                number(fit["floor"]) if fit["floor"] else "none",
+                number(fit["r_squared"]),
+            ),
         )
         for fit in windows["fits"]
     )
-    what = "losses less the floor" if windows["less_floor"] else "losses"
-    return Table(f"Of {what}", ("Exponent", "Interval", "R²"), rows, head="Window")
+    columns = ("Exponent", "Interval", "Floor", "R²")
+    return Table(FLOORS[windows["floors"]], columns, rows, head="Window")
 
 
 def number(value: float | None) -> str:
@@ -103,12 +124,14 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     if found["target"] is not None:
         wide = found["width"]
         yield "Target", "loss", f"{found['target']:.4g}"
-        yield "Width for it", "by the law", "none" if wide is None else f"{wide:,.0f}"
-        high = found["width_high"]
-        told = "no end" if high is None else f"{high:,.0f}"
-        low = found["width_low"]
-        yield "from … to", "its interval", "–" if low is None else f"{low:,.0f} to {told}"
+        yield "Width for it", "by the law", "none" if wide is None else width_told(wide)
+        yield "from … to", "its interval", _widths(found["width_low"], found["width_high"])
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def _widths(low: float | None, high: float | None) -> str:
+    """The interval of a width; without a lower end there is none."""
+    if low is None:
+        return "–"
+    if high is None:
+        return f"{width_told(low)} to no end"
+    return width_told(high) if high < 1 else f"{width_told(low)} to {width_told(high)}"

@@ -50,8 +50,8 @@ class SuperpositionConfig(RunConfig):
 
     laws: tuple[str, ...] | None = None
     """How frequent features are: power:EXPONENT, linear, exponential:SCALE, counts:FILE (the
-    numbers at the ends of its lines), each a comparison of its own. (preset small: power:1
-    exponential:40)"""
+    numbers of the column that its head line calls count or frequency, or else at the ends of its
+    lines), each a comparison of its own. (preset small: power:1 exponential:40)"""
 
     densities: tuple[float, ...] = (0.0,)
     """How dense samples are, each again a comparison: 0 is one feature a sample on average, at 1

@@ -14,7 +14,6 @@ from beltrami.recipes.superposition.beside import published_section
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
-from beltrami.recipes.superposition.regimes import regimes_of
 from beltrami.recipes.superposition.standings import (
     NOT_CHECKED,
     RegimeResult,
@@ -23,6 +22,7 @@ from beltrami.recipes.superposition.standings import (
     settling,
     settling_table,
     whole_trainings,
+    why_unsettled,
 )
 from beltrami.report.charts import Series, heat_map, line_chart
 from beltrami.report.page import Figure, Page, Section
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from beltrami.recipes.superposition.recipe import SuperpositionRecipe
 
 MOST_REGIMES = 3  # of a picture
-FEW_LINES = 2  # regimes, with which a picture has room for fitted lines
+FITTED = 6  # curves, up to which a picture has room for a fitted line of each
+FITTED_TWICE = 2  # up to which there are two, so that a curve that bends is seen
 FEWEST_CELLS = 3  # laws that a heat map is for
-FEWEST_GAMMAS = 2  # likewise; there are several widths
 WHAT_IT_IS = (
     "Each sample has a few of many features, with values between 0 and 2. A model has fewer "
     "dimensions than there are features, one row of weights for each of them, and is to give the "
@@ -65,9 +65,8 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
         Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
         Section("What happens", WHAT_IT_IS),
         _settled_section(outcome),
+        Section("Laws and gammas", (), _maps(recipe, outcome)),
     ]
-    if figures := _maps(outcome):
-        sections.append(Section("Laws and gammas", (), figures))
     for group, standings in groups.items():
         sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, standings)))
     if (beside := published_section(outcome)) is not None:
@@ -105,8 +104,8 @@ def _lead(outcome: Outcome) -> str:
     ends = by_gamma[:1] + by_gamma[1:][-1:]
     said = ", ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
     checked = settling(outcome.standings)
-    settled = all(one.settled for one in checked)
-    rest = "" if settled else " Half the steps give other numbers: it has not converged."
+    why = why_unsettled(checked)
+    rest = f" It has not converged: {why}." if why else ""
     rest = rest if checked else f" {NOT_CHECKED}"
     return f"With {group}, the exponent with which the loss falls over the width is {said}.{rest}"
 
@@ -116,32 +115,34 @@ def _settled_section(outcome: Outcome) -> Section:
     found = settling(outcome.standings)
     if not found:
         return Section(heading, (NOT_CHECKED,))
+    why = why_unsettled(found)
     words = (
-        "It seems so: half the steps give exponents within 0.1, and the other half changes losses "
-        "of the widest models by 10 % at most."
-        if all(one.settled for one in found)
-        else "No. Exponents of models that are not trained to the end are too small as a rule, "
-        "those of strong superposition above all. Give more --steps."
+        "It seems so: half the steps give exponents within 0.1, the other half changes losses of "
+        "the widest models by 10 % at most, and these are not above what answering 0 always loses."
+        if not why
+        else f"No: {why}. Exponents of models that are not trained to the end are too small as a "
+        "rule, those of strong superposition above all. Give more --steps."
     )
     return Section(heading, (words,), (), (settling_table(found),))
 
 
 def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
-    series = []
+    """Losses over widths in log-log axes, where a power law is a line, and such lines."""
     contestants = whole_trainings(standings)
-    alone = len(contestants) == 1
-    fitted = alone and len(regimes_of(recipe.settings)) <= FEW_LINES
-    for standing in contestants:
+    curves = [(s, one) for s in contestants for one in _spread(regime_results(s))]
+    fitted = len(curves) <= FITTED
+    series = []
+    for standing, one in curves:
         model = standing.contestant.model
-        for one in _spread(regime_results(standing)):
-            exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
-            own = "" if model == TWIN else f", {recipe.names[model]}"
-            name = f"{one.regime.title}{own}: {exponent}"
-            series.append(Series(name, one.widths, [i.mean for i in one.losses], *_ends(one)))
-            if fitted:
-                fits = one.windows.fits
-                for fit in fits[:: max(1, len(fits) - 1)]:  # the first and the last
-                    series.append(_fitted_line(fit, one.regime.title))
+        name = one.regime.title + ("" if model == TWIN else f", {recipe.names[model]}")
+        exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
+        losses = [i.mean for i in one.losses]
+        series.append(Series(f"{name}: {exponent}", one.widths, losses, *_ends(one)))
+        if fitted:
+            fits = one.windows.fits
+            ends = fits[:: max(1, len(fits) - 1)]  # the first and the last
+            shown = ends if len(curves) <= FITTED_TWICE else ends[:1]
+            series += [_fitted_line(fit, name) for fit in shown]
     svg = line_chart(
         series,
         title=f"Loss by width: {group}",
@@ -153,8 +154,11 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
         y_log=True,
     )
     several = len(contestants[0].results) > 1
-    caption = "Means over seeds with 95 % intervals, cut off at a tenth of the mean."
-    return Figure(f"Loss by width: {group}", svg, caption if several else "One seed.")
+    seeds = "Means over seeds with 95 % intervals, cut off at a tenth of the mean."
+    caption = (seeds if several else "One seed.") + _left_out(regime_results(contestants[0]))
+    if not fitted:
+        caption += f" Fitted lines are left out, as there are more than {FITTED} curves."
+    return Figure(f"Loss by width: {group}", svg, caption)
 
 
 def _ends(one: RegimeResult) -> tuple[list[float] | None, list[float] | None]:
@@ -167,11 +171,10 @@ def _ends(one: RegimeResult) -> tuple[list[float] | None, list[float] | None]:
     return low, [m + h for m, h in zip(mean, half, strict=True)]
 
 
-def _fitted_line(fit: ExponentFit, regime: str) -> Series:
-    """The line of a window, over the widths that it has."""
-    widths = sorted(set(fit.widths))
-    name = f"{regime}, fit from {widths[0]:g}"
-    return Series(name, widths, [fit.at(m) for m in widths])
+def _fitted_line(fit: ExponentFit, name: str) -> Series:
+    """The line of a window; log-log axes need no more of it than its ends."""
+    ends = [min(fit.widths), max(fit.widths)]
+    return Series(f"{name}, fit from {ends[0]:g}", ends, [fit.at(m) for m in ends])
 
 
 def _spread(found: Sequence[RegimeResult]) -> list[RegimeResult]:
@@ -182,38 +185,55 @@ def _spread(found: Sequence[RegimeResult]) -> list[RegimeResult]:
     return [found[round(i * step)] for i in range(MOST_REGIMES)]
 
 
-def _maps(outcome: Outcome) -> tuple[Figure, ...]:
+def _left_out(found: Sequence[RegimeResult]) -> str:
+    """One more sentence for the caption of a picture that does not show all regimes."""
+    shown = _spread(found)
+    if len(shown) == len(found):
+        return ""
+    named = ", ".join(one.regime.title for one in shown)
+    return f" {len(shown)} of {len(found)} regimes: {named}; all are in the table."
+
+
+def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
     """Exponents by law and gamma, and shares of features by width and gamma."""
     figures = []
     controls = [s for s in outcome.standings if s.contestant.model == TWIN]
     results = [regime_results(s) for s in controls]
-    titles = [one.regime.key.replace("-", "−") for one in results[0]]
     if len(controls) >= FEWEST_CELLS:
         svg = heat_map(
             [[one.exponent.mean for one in found] for found in results],
             rows=[s.contestant.group for s in controls],
-            columns=titles,
+            columns=_gammas(results[0]),
             title="Exponents by law and gamma",
             description="Minus the slope of log loss over log width.",
             x_label="γ",
             y_label="Frequencies",
         )
         figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds."))
-    if len(titles) >= FEWEST_GAMMAS:
-        for standing, found in zip(controls, results, strict=True):
-            svg = heat_map(
-                [[one.shares[i] for one in found] for i in range(len(found[0].widths))],
-                rows=[f"m = {m}" for m in found[0].widths],
-                columns=titles,
-                title="Represented features by width and gamma",
-                description="The share of features whose row is longer than one half.",
-                x_label="γ",
-                y_label="Width",
-                limits=(0.0, 1.0),
-            )
-            heading = f"Represented features: {standing.contestant.group}"
-            figures.append(Figure(heading, svg, "Share with rows above ½, means over seeds."))
-    return tuple(figures)
+    whole = whole_trainings(outcome.standings)
+    return (*figures, *(_share_map(s, recipe.names[s.contestant.model]) for s in whole))
+
+
+def _share_map(standing: Standing, readout: str) -> Figure:
+    """φ½ of all models of a law and a read-out."""
+    found = regime_results(standing)
+    svg = heat_map(
+        [[one.shares[i] for one in found] for i in range(len(found[0].widths))],
+        rows=[f"m = {m}" for m in found[0].widths],
+        columns=_gammas(found),
+        title=f"Represented features by width and gamma, {readout} read-out",
+        description="The share of features whose row is longer than one half.",
+        x_label="γ",
+        y_label="Width",
+        limits=(0.0, 1.0),
+    )
+    heading = f"Represented features: {standing.contestant.group}, {readout} read-out"
+    return Figure(heading, svg, "Share with rows above ½, means over seeds.")
+
+
+def _gammas(found: Sequence[RegimeResult]) -> list[str]:
+    """Names of columns."""
+    return [one.regime.key.replace("-", "−") for one in found]
 
 
 def _feature_figures(
@@ -221,7 +241,8 @@ def _feature_figures(
 ) -> tuple[Figure, ...]:
     """Lengths of rows, their overlaps, and overlaps by width."""
     twin = next(s for s in standings if s.contestant.model == TWIN)
-    shown = _spread(regime_results(twin))
+    found = regime_results(twin)
+    shown, rest = _spread(found), _left_out(found)
     widths = shown[0].widths
     m = widths[len(widths) // 2]
     curves = twin.results[0].curves
@@ -247,7 +268,7 @@ def _feature_figures(
                 y_label="Rows",
                 step=True,
             ),
-            "First seed; the last bin has all that are longer.",
+            f"First seed; the last bin has all that are longer.{rest}",
         ),
         Figure(
             "Overlaps of rows",
@@ -263,7 +284,8 @@ def _feature_figures(
                 y_label="Share of pairs",
                 step=True,
             ),
-            f"First seed, rows above ½; equiangular is as far apart as {rows} can be at once.",
+            "First seed, rows above ½; equiangular is as far apart as "
+            f"{rows} can be at once.{rest}",
         ),
         Figure(
             "Overlap by width",
@@ -280,7 +302,7 @@ def _feature_figures(
                 x_log=True,
                 y_log=True,
             ),
-            "Rows longer than 1; κ² is Welch's bound of ν = min(n, m²/2) directions.",
+            f"Rows longer than 1; κ² is Welch's bound of ν = min(n, m²/2) directions.{rest}",
         ),
     ]
     return tuple(figures)

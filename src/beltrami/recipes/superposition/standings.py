@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOVED = 0.1  # of an exponent between half and all steps, above which a training is not at its end
 SETTLED = 0.1  # of a loss, as a share
+SQUARE = 4 / 3  # mean of a feature's value squared, which answering 0 loses of each that is there
+NOISE = 0.05  # by which a loss of the last steps' samples may be above it; decay may leave all out
 SHOWN_WINDOWS = 3
 SINGLE = "± is the 95% interval of the fit of one seed"
 NOT_CHECKED = "Whether the steps were enough was not checked: --no-check-steps."
@@ -173,6 +175,7 @@ class Settling:
     Args:
         group, model, regime: where. before, after: exponents with half the steps and with all.
         change: of the widest model's loss, as a share of what it was.
+        over_zero: that loss as a multiple of what answering 0 always loses, Σ 4/3·p.
     """
 
     group: str
@@ -181,15 +184,27 @@ class Settling:
     before: float
     after: float
     change: float
+    over_zero: float
+
+    @property
+    def steady(self) -> bool:
+        """Whether half the steps give about the same numbers."""
+        return abs(self.after - self.before) <= MOVED and abs(self.change) <= SETTLED
+
+    @property
+    def learned(self) -> bool:
+        """Whether the model is no worse than none: at its start it may be steady, too."""
+        return self.over_zero <= 1 + NOISE
 
     @property
     def settled(self) -> bool:
         """Whether nothing says that more steps are needed."""
-        return abs(self.after - self.before) <= MOVED and abs(self.change) <= SETTLED
+        return self.steady and self.learned
 
     def as_json(self) -> dict[str, Any]:
         """Under the names of the fields."""
-        numbers = {name: finite(getattr(self, name)) for name in ("before", "after", "change")}
+        names = ("before", "after", "change", "over_zero")
+        numbers = {name: finite(getattr(self, name)) for name in names}
         return {**asdict(self), **numbers, "settled": self.settled}
 
 
@@ -206,11 +221,14 @@ def settling(standings: Sequence[Standing]) -> list[Settling]:
         shorter = by_name.get((group, HALVES.get(readout, "")))
         if shorter is None:
             continue
+        zero = SQUARE * standing.contestant.settings["density"]
         pairs = zip(regime_results(standing), regime_results(shorter), strict=True)
         for now, before in pairs:
-            change = now.losses[-1].mean / before.losses[-1].mean - 1
+            loss = now.losses[-1].mean
+            change = loss / before.losses[-1].mean - 1
             exponents = before.exponent.mean, now.exponent.mean
-            found.append(Settling(group, readout, now.regime.title, *exponents, change))
+            place = group, readout, now.regime.title
+            found.append(Settling(*place, *exponents, change, loss / zero))
     return found
 
 
@@ -257,17 +275,27 @@ def findings_json(standings: Sequence[Standing]) -> dict[str, Any]:
     return {"regimes": regimes, "convergence": convergence}
 
 
+def why_unsettled(found: Sequence[Settling]) -> str:
+    """What says that more steps are needed, as words after a colon; empty where nothing does."""
+    reasons = []
+    if not all(one.steady for one in found):
+        reasons.append("half the steps give other numbers")
+    if not all(one.learned for one in found):
+        reasons.append("models lose more than answering 0 always would")
+    return ", and ".join(reasons)
+
+
 def _converged(found: Sequence[Settling]) -> str:
-    if all(one.settled for one in found):
-        return "Trained long enough, as far as half the steps tell."
-    return "Not converged: half the steps give other numbers. Give more --steps."
+    if why := why_unsettled(found):
+        return f"Not converged: {why}. Give more --steps."
+    return "Trained long enough, as far as half the steps tell."
 
 
 def settling_table(found: Sequence[Settling]) -> Table:
     """A row a regime."""
     return Table(
         _converged(found),
-        ("Exponent, half", "all steps", "Loss", "Settled"),
+        ("Exponent, half", "all steps", "Loss", "/ answering 0", "Settled"),
         tuple(
             Row(
                 f"{one.group}, {one.regime}",
@@ -276,6 +304,7 @@ def settling_table(found: Sequence[Settling]) -> Table:
                     _number(one.before),
                     _number(one.after),
                     f"{one.change:+.0%}".replace("-", "−"),
+                    _number(one.over_zero),
                     "yes" if one.settled else "no",
                 ),
             )
