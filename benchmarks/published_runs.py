@@ -21,6 +21,7 @@ from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import read_document
 from benchmarks import machine, markers
 from benchmarks.command import execute
+from benchmarks.superposition_losses import loss_lines
 
 FOLDER = machine.ROOT / "benchmarks/results/runs"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
@@ -127,7 +128,7 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     data, where = document["data"], document["environment"]
     hardware = where.get("hardware", where["device"])
     seeds = document["settings"]["seeds"]
-    yield f"### {data['name']}: {', '.join(_shown_models(document))}"
+    yield f"### {': '.join(filter(None, [data['name'], ', '.join(_shown_models(document))]))}"
     yield ""
     times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
     yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
@@ -140,6 +141,8 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     lines = document["summary"]
     metrics = [m for m in document["metrics"] if any(m["key"] in line["metrics"] for line in lines)]
     judged = [m for m in metrics if m["better"]][:MOST_COMPARED] or metrics[:1]
+    if all(line["twin"] is None for line in lines):
+        judged = []  # nobody to differ from
     titles: list[str] = []
     for m in metrics:
         titles += [m["title"], *([f"{m['title']} − twin's"] if m in judged else [])]
@@ -159,6 +162,8 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
                 value = known.values.get(m["key"])
                 cells += ["" if value is None else f"{value:g}", *([""] if m in judged else [])]
             yield "| " + " | ".join([f"published: {known.who}", *cells, ""]) + " |"
+    if document["recipe"] == "superposition":
+        yield from loss_lines(document)
     yield ""
 
 
