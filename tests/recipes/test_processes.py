@@ -121,6 +121,30 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert files == ["model.safetensors"] * 4 + ["result.json"] * 4
 
 
+THREADS_AFTER = """
+from pathlib import Path
+from beltrami.recipes.processes import joined_processes
+
+with joined_processes("cpu") as processes:
+    import torch._dynamo  # as optimisers do
+
+    processes.agree(1)
+names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+if processes.is_first:
+    print(sum("gloo" in name for name in names))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux tells")
+def test_no_thread_of_a_group_outlives_it(tmp_path: Path) -> None:
+    """One that is at work when its process ends aborts it, now and then."""
+    (tmp_path / "script.py").write_text(THREADS_AFTER)
+    code, printed, errors = torchrun(str(tmp_path / "script.py"))
+    assert code == 0, errors
+    assert printed == "0\n"
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_takes_the_others_along(tmp_path: Path) -> None:
     out = tmp_path / "out"

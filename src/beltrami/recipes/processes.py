@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -113,6 +114,9 @@ def joined_processes(device: str) -> Iterator[Processes]:
             )
         place = torch.device("cuda", number)
         torch.cuda.set_device(place)
+    # Its functions keep, as a default, the group there is when they are defined. torch.compile
+    # imports it: then this group's threads would outlive it, and may abort a process that ends.
+    importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
     try:
         yield Processes(place, dist.get_rank(), count)
