@@ -69,18 +69,24 @@ class Options:
     """The commit they were made at, where it is not the checkout's."""
     note: str = ""
     """A sentence to stand above the tables of these runs."""
+    label: str = ""
+    """What tells these runs from others of the same recipe, data and models: part of their name."""
 
 
 class NotARunError(ValueError):
     """A folder or file that holds no finished run."""
 
 
-def keep(run: Path, commit: str, folder: Path | None = None, note: str = "") -> Path:
+def keep(
+    run: Path, commit: str, folder: Path | None = None, note: str = "", label: str = ""
+) -> Path:
     """Copy what a run found to a folder, with the commit and without anybody's paths."""
     document = read(run / "metrics.json" if run.is_dir() else run)
     document["commit"] = commit
     if note:
         document["note"] = note
+    if label:
+        document["label"] = label
     document["command"] = without_paths(document["command"], document["data"]["name"])
     document["settings"]["data"] = document["data"]["name"]
     for key in ("model", "tests"):
@@ -88,8 +94,8 @@ def keep(run: Path, commit: str, folder: Path | None = None, note: str = "") -> 
             named = document["data"][key]
             document["settings"][key] = named if isinstance(named, str) else list(named)
     base = [document["data"]["model"]] if "model" in document["data"] else []
-    words = [document["recipe"], *base, document["data"]["name"], *_shown_models(document)]
-    name = "-".join(words)
+    words = [document["recipe"], *base, document["data"]["name"], *_shown_models(document), label]
+    name = "-".join(filter(None, words))
     folder = folder or FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}.json"
@@ -112,9 +118,10 @@ def without_paths(command: str, data: str) -> str:
         if word.startswith("--out="):
             continue
         option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
-        if value.startswith(("/", ".", "~")):
+        is_file = value.endswith((".json", ".jsonl"))
+        if is_file or value.startswith(("/", ".", "~")):  # not the name of a model: org/model
             value = Path(value).name
-        own = option == "--data" and not value.endswith((".json", ".jsonl"))
+        own = option == "--data" and not is_file
         words.append(f"--data={data}" if own else f"{option}{sign}{value}")
     return shlex.join(words)
 
@@ -128,7 +135,9 @@ def _section(document: dict[str, Any]) -> Iterator[str]:
     data, where = document["data"], document["environment"]
     hardware = where.get("hardware", where["device"])
     seeds = document["settings"]["seeds"]
-    yield f"### {': '.join(filter(None, [data['name'], ', '.join(_shown_models(document))]))}"
+    models = ", ".join(_shown_models(document))
+    title = ": ".join(filter(None, [data["name"], models, document.get("label")]))
+    yield f"### {title}"
     yield ""
     times = f"{seeds} seeds; ± is a 95% interval" if seeds > 1 else "One seed"
     yield f"Command: `{document['command']}`. Commit {document['commit']}. {hardware}, torch "
@@ -209,7 +218,9 @@ def _seconds(document: dict[str, Any], line: dict[str, Any]) -> str:
 def run(options: Options) -> int:
     try:
         for folder in options.runs:
-            path = keep(folder, options.commit or machine.commit(), note=options.note)
+            path = keep(
+                folder, options.commit or machine.commit(), note=options.note, label=options.label
+            )
             print(f"kept {path.name}")
     except NotARunError as error:
         print(error, file=sys.stderr)

@@ -81,6 +81,17 @@ def test_a_note_stands_above_the_table(tmp_path: Path) -> None:
     assert "Two at a time." not in page([document() | {"commit": "abc1234"}])
 
 
+def test_a_label_tells_runs_of_the_same_models_apart(tmp_path: Path) -> None:
+    found = tmp_path / "metrics.json"
+    found.write_text(json.dumps(document()), encoding="utf-8")
+    plain = keep(found, "abc1234", tmp_path / "kept")
+    labelled = keep(found, "abc1234", tmp_path / "kept", label="on tensor cores")
+    assert plain.name == "hierarchy-wordnet-nouns-lorentz.json"
+    assert labelled.name == "hierarchy-wordnet-nouns-lorentz-on_tensor_cores.json"
+    titles = [page([read(path)]).splitlines()[0] for path in (plain, labelled)]
+    assert titles[1] == f"{titles[0]}: on tensor cores"
+
+
 def test_a_run_is_kept_without_paths(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
@@ -127,8 +138,10 @@ def test_a_command_without_paths() -> None:
     command = "beltrami run x '--out=a b' '--data=c d' --models lorentz"
     assert without_paths(command, "e") == "beltrami run x --data=e --models lorentz"
     command = "beltrami run x --model=/home/me/llama --tests ../a.json b/c.json --rate=0.1"
-    expected = "beltrami run x --model=llama --tests a.json b/c.json --rate=0.1"
+    expected = "beltrami run x --model=llama --tests a.json c.json --rate=0.1"
     assert without_paths(command, "e") == expected
+    command = "beltrami run x --model=org/llama --data=b/c.jsonl"
+    assert without_paths(command, "c") == "beltrami run x --model=org/llama --data=c.jsonl"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "beltrami.run/2"}'])
