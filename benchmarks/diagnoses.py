@@ -17,8 +17,8 @@ import tyro
 
 from beltrami.analysis.intervals import Interval
 from beltrami.data.atomic import to_json, write_atomically
-from beltrami.recipes.diagnosis.config import DiagnoseConfig
-from beltrami.recipes.diagnosis.diagnose import DOCUMENT, SCHEMA
+from beltrami.diagnosis.config import DiagnoseConfig
+from beltrami.diagnosis.diagnose import DOCUMENT, SCHEMA
 from benchmarks import machine, markers
 from benchmarks.command import execute
 

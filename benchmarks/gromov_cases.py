@@ -21,7 +21,7 @@ from torch import Tensor
 from beltrami.analysis.matrices import symmetric
 from beltrami.analysis.null_models import tree_distances
 from beltrami.geometry import lorentz
-from beltrami.kernels.row_gaps import row_gaps
+from beltrami.kernels.pairs.row_gaps import row_gaps
 
 OURS, ALL = "beltrami", "beltrami, all quadruples"
 PEER = "hypdelta"

@@ -37,7 +37,7 @@ import beltrami.nn as bnn
 from beltrami.geometry import Curvature, Lorentz
 
 if TYPE_CHECKING:
-    from beltrami.optim.trainer import RiemannianTrainer
+    from beltrami.train.trainer import RiemannianTrainer
 
 ROOT = Path(__file__).resolve().parents[1]
 BYTES = 256
@@ -349,7 +349,7 @@ def build(options: Options) -> RiemannianTrainer:
     """The model, its data and the loop."""
     from transformers import TrainingArguments
 
-    from beltrami.optim.trainer import RiemannianTrainer
+    from beltrami.train.trainer import RiemannianTrainer
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and by accelerate launch
     check(options, processes)
@@ -420,7 +420,7 @@ def run(options: Options) -> int:
 
 def train(trainer: RiemannianTrainer, options: Options) -> int:
     """From the start, or from the last checkpoint, to the finished file."""
-    from beltrami.optim.finite import NonFiniteLossError
+    from beltrami.train.finite import NonFiniteLossError
 
     main = trainer.is_world_process_zero()
     begin = last_checkpoint(options.out) if options.resume else None

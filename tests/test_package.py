@@ -27,12 +27,12 @@ ALLOWED_CLAMPS = {
         "torch.relu(angle - aperture_scale",
     ): "a relu by definition",
     ("geometry/stereographic.py", "torch.relu(ab + c * s)"): "rounding near antipodes, all pairs",
-    ("kernels/adam_rows.py", "torch.maximum(v_max, new_v)"): "AMSGrad by definition",
-    ("kernels/adam_rows_triton.py", "tl.maximum(v_max, v"): "AMSGrad by definition",
-    ("kernels/row_gaps.py", "torch.minimum(a[i], a[i + 1 :])"): "a (max, min) product",
-    ("kernels/row_gaps_triton.py", "tl.minimum(left[:, :, None]"): "a (max, min) product",
-    ("kernels/row_gaps_triton.py", "tl.maximum(best, tl.max(through, 1))"): "its maximum",
-    ("kernels/row_gaps_triton.py", "tl.minimum(block + tl.arange"): "the number of a row",
+    ("kernels/rows/adam_rows.py", "torch.maximum(v_max, new_v)"): "AMSGrad by definition",
+    ("kernels/rows/adam_rows_triton.py", "tl.maximum(v_max, v"): "AMSGrad by definition",
+    ("kernels/pairs/row_gaps.py", "torch.minimum(a[i], a[i + 1 :])"): "a (max, min) product",
+    ("kernels/pairs/row_gaps_triton.py", "tl.minimum(left[:, :, None]"): "a (max, min) product",
+    ("kernels/pairs/row_gaps_triton.py", "tl.maximum(best, tl.max(through, 1))"): "its maximum",
+    ("kernels/pairs/row_gaps_triton.py", "tl.minimum(block + tl.arange"): "the number of a row",
 }
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beltrami.recipes.diagnosis.config import DiagnoseConfig
-from beltrami.recipes.diagnosis.diagnose import diagnose
+from beltrami.diagnosis.config import DiagnoseConfig
+from beltrami.diagnosis.diagnose import diagnose
 from benchmarks import diagnoses, diagnosis_memory, markers
 from benchmarks.diagnoses import NotADiagnosisError, keep, read, table
 

@@ -94,7 +94,7 @@ def test_an_interruption_says_how_to_go_on(
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("beltrami.recipes.diagnosis.diagnose.tree_likeness", stop)
+    monkeypatch.setattr("beltrami.diagnosis.diagnose.tree_likeness", stop)
     assert main(["diagnose", "x.npy", *SMALL]) == 130
     assert "Continue with: beltrami diagnose x.npy" in capsys.readouterr().err
 

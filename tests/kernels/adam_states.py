@@ -9,9 +9,9 @@ from torch import Tensor
 
 from beltrami.geometry import Manifold, lorentz
 from beltrami.geometry.checks import Scalar
-from beltrami.kernels.adam_rows import AdamRates, adam_rows_
-from beltrami.kernels.dtypes import wide_dtype
-from tests.kernels.rows import MANIFOLDS, covector, random_covectors, table
+from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_
+from tests.kernels.row_states import MANIFOLDS, covector, random_covectors, table
 
 RATES = AdamRates(0.3, 0.5, 0.9, 0.99, 1e-8)
 VARIANTS = {

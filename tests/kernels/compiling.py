@@ -92,7 +92,7 @@ def _printed(what: str, of: str) -> list[str]:
 
 def row_gaps() -> Iterator[int]:
     """In float32 and in float64."""
-    from beltrami.kernels import row_gaps_triton as module
+    from beltrami.kernels.pairs import row_gaps_triton as module
 
     for dtype, (rows, steps) in module.ROWS_AND_STEPS.items():
         sizes = {"ROWS": rows, "COLUMNS": module.COLUMNS, "STEPS": steps}
@@ -102,8 +102,8 @@ def row_gaps() -> Iterator[int]:
 
 def adapted_linear() -> Iterator[int]:
     """At the sizes of the benchmark."""
-    from beltrami.kernels import adapted_linear_triton as adapted
-    from beltrami.kernels import curvature_law_triton as law
+    from beltrami.kernels.hyplora import adapted_linear_triton as adapted
+    from beltrami.kernels.layers import curvature_law_triton as law
 
     for rank, stereographic in ((16, False), (32, False), (32, True)):
         rows = {
@@ -135,7 +135,7 @@ def traced_adapted_linear(
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
     from torch._subclasses import FakeTensorMode
 
-    from beltrami.kernels.adapted_linear_operator import adapted_linear_operator
+    from beltrami.kernels.hyplora.adapted_linear_operator import adapted_linear_operator
 
     graphs = []
 

@@ -7,7 +7,7 @@ import torch
 
 import beltrami.nn as bnn
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall
-from beltrami.kernels.residual import residual
+from beltrami.kernels.layers.residual import residual
 
 
 def test_weight_starts_as_asked_and_stays_positive() -> None:

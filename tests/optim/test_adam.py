@@ -24,7 +24,7 @@ from beltrami.geometry import (
     poincare,
     stereographic,
 )
-from beltrami.kernels import row_blocks
+from beltrami.kernels.rows import row_blocks
 from beltrami.optim import RiemannianAdam, RiemannianAdamW
 from tests.optim.peer import geoopt
 from tests.optim.problems import (

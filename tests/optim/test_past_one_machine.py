@@ -25,7 +25,7 @@ from torch import Tensor
 pytest.importorskip("transformers", reason='needs transformers: pip install "beltrami[llm]"')
 pytest.importorskip("accelerate", reason='needs accelerate: pip install "beltrami[llm]"')
 
-from beltrami.optim.trainer import RiemannianTrainer
+from beltrami.train.trainer import RiemannianTrainer
 from examples.train_decoder import (
     OPTIONS,
     STOPPED,

@@ -22,7 +22,7 @@ from beltrami.geometry import (
     lorentz,
     poincare,
 )
-from beltrami.kernels import row_blocks
+from beltrami.kernels.rows import row_blocks
 from beltrami.optim import RiemannianSGD
 from tests.optim.peer import geoopt
 from tests.optim.problems import (

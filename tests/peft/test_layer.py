@@ -8,7 +8,7 @@ from transformers.pytorch_utils import Conv1D
 
 import beltrami.nn as bnn
 from beltrami.geometry import Lorentz, PoincareBall, lorentz
-from beltrami.kernels.adapted_linear import adapted_linear
+from beltrami.kernels.hyplora.adapted_linear import adapted_linear
 from beltrami.peft import HypLoraConfig, HypLoraLayer
 from beltrami.peft import layer as layer_module
 from tests.peft import tiny

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.kernels.row_gaps import row_gaps
+from beltrami.kernels.pairs.row_gaps import row_gaps
 
 BLOCK, BLOCK_ON_GPU = 1 << 22, 1 << 25  # numbers computed at once
 MANY = 1 / 64  # share of pairs left, above which the second bound is worth its time

@@ -15,7 +15,7 @@ from beltrami.analysis.checks import check_tensor
 from beltrami.geometry import poincare
 from beltrami.geometry.checks import Scalar, check_finite, check_integer
 from beltrami.geometry.manifold import Euclidean, Lorentz, Manifold, PoincareBall
-from beltrami.kernels.chords import left, right, rows_of
+from beltrami.kernels.pairs.chords import left, right, rows_of
 
 Distances = Callable[[Tensor], Tensor]
 """distance(rows): from nodes (b,) to all n nodes, float32 or float64 of shape (b, n)."""

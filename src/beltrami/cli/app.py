@@ -20,8 +20,8 @@ from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, 
 from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.cli.tour import TourCommand
-from beltrami.recipes.diagnosis.config import DiagnoseConfig
-from beltrami.recipes.exploration.config import ExploreConfig
+from beltrami.diagnosis.config import DiagnoseConfig
+from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.tour_config import TourConfig

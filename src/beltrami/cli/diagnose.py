@@ -9,12 +9,12 @@ from tyro.conf import Positional, arg
 
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError, InterruptedWork
-from beltrami.recipes.diagnosis.config import EMBEDDED, DiagnoseConfig
+from beltrami.diagnosis.config import EMBEDDED, DiagnoseConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beltrami.recipes.diagnosis.diagnose import Diagnosis
+    from beltrami.diagnosis.diagnose import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DiagnoseCommand(DiagnoseConfig):
 
     def execute(self) -> None:
         """Diagnose, and print what was found."""
-        from beltrami.recipes.diagnosis.diagnose import diagnose
+        from beltrami.diagnosis.diagnose import diagnose
 
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
@@ -87,7 +87,7 @@ def _print_table(found: Diagnosis, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from beltrami.recipes.diagnosis.report import main_table
+    from beltrami.diagnosis.report import main_table
 
     content = main_table(found.document)
     table = Table(title=escape(content.caption))

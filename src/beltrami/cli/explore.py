@@ -9,8 +9,8 @@ from tyro.conf import Positional, arg
 
 from beltrami.cli.console import make_bar, make_console, print_path
 from beltrami.cli.errors import BadInputError
-from beltrami.recipes.diagnosis.config import EMBEDDED
-from beltrami.recipes.exploration.config import ExploreConfig
+from beltrami.diagnosis.config import EMBEDDED
+from beltrami.diagnosis.explore.config import ExploreConfig
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ExploreCommand(ExploreConfig):
 
     def execute(self) -> None:
         """Write the page, and print where."""
-        from beltrami.recipes.exploration.explore import explore
+        from beltrami.diagnosis.explore.explore import explore
 
         bar = make_bar(make_console(stderr=True))
         task = bar.add_task("reading", total=1.0)

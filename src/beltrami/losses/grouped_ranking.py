@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, poincare
 from beltrami.geometry.chord import root
-from beltrami.kernels.distance_mass import distance_mass
-from beltrami.kernels.dtypes import wide_dtype
-from beltrami.kernels.gram_distances import gram_distances
+from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.pairs.distance_mass import distance_mass
+from beltrami.kernels.pairs.gram_distances import gram_distances
 
 SMALLEST = torch.finfo(torch.float64).tiny
 EXACT_FROM = 40.0  # softplus(x) is x to the last digit from here on; much later e^x overflows

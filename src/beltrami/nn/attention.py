@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold
-from beltrami.kernels.centroid_attention import centroid_attention
+from beltrami.kernels.layers.centroid_attention import centroid_attention
 from beltrami.nn.cache import KVCache
 from beltrami.nn.layer import Layer, check_choice, check_count
 from beltrami.nn.linear import Linear

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.borders import lift0
 from beltrami.nn.layer import Layer, check_count, check_positive
 

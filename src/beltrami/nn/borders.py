@@ -11,7 +11,7 @@ from beltrami.geometry import Euclidean, Manifold, PoincareBall, radial
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold, check_positive
 
 # √c times a score up to which its sinh is taken as it stands, far from overflow.

@@ -21,7 +21,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_choice, check_count, check_form, check_positive
 

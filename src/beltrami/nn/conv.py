@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, hyperplane, radial
 from beltrami.geometry.chord import dot, root, times_of
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.borders import ball_of_scores
 from beltrami.nn.layer import Layer, check_choice, check_count, check_form
 from beltrami.nn.patch import check_sizes

@@ -31,9 +31,9 @@ from beltrami.geometry import (
 )
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
-from beltrami.kernels.dtypes import wide
-from beltrami.kernels.radial_gain import radial_gain
-from beltrami.kernels.time_linear import time_linear
+from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.layers.radial_gain import radial_gain
+from beltrami.kernels.layers.time_linear import time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
 from beltrami.nn.layer import Layer, check_count, check_form
 

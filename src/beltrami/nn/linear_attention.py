@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.layer import Layer, check_count
 from beltrami.nn.linear import Linear
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.nn.layer import Layer, check_count
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_count, check_positive
 from beltrami.nn.residual import Residual

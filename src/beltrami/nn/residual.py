@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, poincare
-from beltrami.kernels.residual import residual
+from beltrami.kernels.layers.residual import residual
 from beltrami.nn.layer import Layer, check_choice, check_positive
 
 

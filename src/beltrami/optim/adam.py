@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from beltrami.geometry import Euclidean, Manifold
-from beltrami.kernels.adam_rows import AdamRates, adam_rows_, why_not_fused
+from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_, why_not_fused
 from beltrami.optim.checks import check_flag, check_number, check_rate
 from beltrami.optim.general import adam_points_
 from beltrami.optim.groups import Group
@@ -52,7 +52,7 @@ class RiemannianAdam(RiemannianOptimizer):
 
     A point moves along the geodesic of its first moment, which is carried along; the second moment
     is one number a row, and in a product one a factor, so the state is half of Adam's. See
-    `beltrami.kernels.adam_rows` for the formulas.
+    `beltrami.kernels.rows.adam_rows` for the formulas.
 
     Args:
         params: a module, whose layers say which parameters are points; the groups of

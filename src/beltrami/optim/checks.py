@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Euclidean, Manifold, Product, Sphere
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.optim.groups import Group, curvature_parameters
 from beltrami.optim.points import curvature_shape, factors_of
 from beltrami.optim.sharded import is_sharded, local

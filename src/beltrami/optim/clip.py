@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Manifold
 from beltrami.geometry.chord import dot
-from beltrami.kernels.dtypes import wide
-from beltrami.kernels.geodesic_rows import MODELS, Products
+from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.rows.geodesic_rows import MODELS, Products
 from beltrami.optim.checks import check_number
 from beltrami.optim.groups import param_groups
 from beltrami.optim.points import factors_of, inner_dims

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from beltrami.geometry import Manifold, PoincareBall, Product, Sphere, Stereographic
 from beltrami.geometry.chord import dot
-from beltrami.kernels.dtypes import wide
-from beltrami.kernels.geodesic_rows import MODELS, Products
+from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.rows.geodesic_rows import MODELS, Products
 from beltrami.optim.groups import Group, curvature_parameters
 from beltrami.optim.points import Factor, count_factors, factors_of, inner_dims
 from beltrami.optim.rows import Rows, move_rows, numbers_dtype

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.adam_rows import AdamRates
-from beltrami.kernels.dtypes import wide
-from beltrami.kernels.row_blocks import in_range, keep_bad_rows, row_blocks
-from beltrami.kernels.sgd_rows import SGDRates
+from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.rows.adam_rows import AdamRates
+from beltrami.kernels.rows.row_blocks import in_range, keep_bad_rows, row_blocks
+from beltrami.kernels.rows.sgd_rows import SGDRates
 
 
 def adam_points_(

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Curvature, Manifold, Product
 from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
-from beltrami.kernels.dtypes import wide
-from beltrami.optim.finite import module_paths
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.optim.groups import points_of
+from beltrami.optim.module_paths import module_paths
 from beltrami.optim.points import factors_of
 from beltrami.optim.sharded import full, is_sharded, local
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.optim.points import Factor
 from beltrami.optim.sharded import copy_full_, full, is_sharded, local, splits_rows
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.sgd import sgd
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.sgd_rows import SGDRates, sgd_rows_
+from beltrami.kernels.rows.sgd_rows import SGDRates, sgd_rows_
 from beltrami.optim.checks import check_flag, check_number, check_rate
 from beltrami.optim.general import sgd_points_
 from beltrami.optim.groups import Group

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from beltrami.kernels.dtypes import wide
-from beltrami.kernels.gained_linear import gram_matrix, squared_norms
+from beltrami.kernels.hyplora.gained_linear import gram_matrix, squared_norms
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.peft.layer import HypLoraLayer
 from beltrami.peft.projections import UpProjection
 

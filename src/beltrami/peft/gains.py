@@ -24,12 +24,12 @@ from torch.nn import functional as F
 
 from beltrami.geometry import radial
 from beltrami.geometry.chord import root
-from beltrami.kernels import stereographic_gain
-from beltrami.kernels.boosted_linear import boosted_linear
-from beltrami.kernels.dtypes import cast, wide
-from beltrami.kernels.gained_linear import gained_linear, gram_matrix, squared_norms
-from beltrami.kernels.lorentz_gain import lorentz_gain
-from beltrami.kernels.mixed_gain_linear import mixed_gain_linear
+from beltrami.kernels.hyplora import stereographic_gain
+from beltrami.kernels.hyplora.boosted_linear import boosted_linear
+from beltrami.kernels.hyplora.gained_linear import gained_linear, gram_matrix, squared_norms
+from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
+from beltrami.kernels.hyplora.mixed_gain_linear import mixed_gain_linear
+from beltrami.kernels.launch.dtypes import cast, wide
 
 IN_BALL = 1.9  # √p of "simplified" stays below 2, the border of the ball
 REPO_LONGEST = 12.0  # the published code's bound on sinh's argument

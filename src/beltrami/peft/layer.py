@@ -14,8 +14,8 @@ from peft.utils.quantization_utils import ForwardOnlyQuantizationBackend
 from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
-from beltrami.kernels.adapted_linear import adapted_linear
-from beltrami.kernels.dtypes import cast, under_autocast, wide
+from beltrami.kernels.hyplora.adapted_linear import adapted_linear
+from beltrami.kernels.launch.dtypes import cast, under_autocast, wide
 from beltrami.peft.calibration import Calibration, LinearFit
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.gains import AdapterMap, Curvatures

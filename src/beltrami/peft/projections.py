@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Curvature
-from beltrami.kernels.curvature_law import learned_curvature
-from beltrami.kernels.norm_linear import norm_linear_beside
+from beltrami.kernels.hyplora.norm_linear import norm_linear_beside
+from beltrami.kernels.layers.curvature_law import learned_curvature
 from beltrami.peft.config import CURVATURE_BOUNDS
 from beltrami.peft.gains import AdapterMap, Curvatures
 

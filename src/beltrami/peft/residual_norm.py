@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 
 
 class NoResidualNormError(ValueError):

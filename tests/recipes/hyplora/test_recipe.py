@@ -126,7 +126,7 @@ def test_equal_alpha_and_a_sweep_of_curvatures() -> None:
 
 def test_a_constant_gain_is_a_larger_alpha() -> None:
     """That of a token of mean square 1, whose update is small."""
-    from beltrami.kernels.lorentz_gain import lorentz_gain
+    from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
 
     config = dataclasses.replace(SMALL, methods=("lora-gained",), alpha=4.0)
     found = {c.model: c for c in HypLoraRecipe(config).contestants()}

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
-from beltrami.kernels.gram_distances import gram_distances
+from beltrami.kernels.pairs.gram_distances import gram_distances
 from beltrami.models.superposition.members import Readout
 from beltrami.nn.classifiers import busemann_logits
 

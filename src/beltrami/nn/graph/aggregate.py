@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.borders import lift0
 from beltrami.nn.graph.centroid import neighbour_centroid
 from beltrami.nn.graph.edges import Edges, read_edges, symmetric

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, lorentz
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.graph.centroid import neighbour_centroid, neighbour_mean
 from beltrami.nn.graph.edges import Edges, read_edges
 from beltrami.nn.graph.scatter import edge_softmax, rows

@@ -20,7 +20,7 @@ from beltrami.geometry import Euclidean, Manifold, PoincareBall, poincare
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.graph.scatter import rows, scatter_max, scatter_rows, scatter_sum
 
 

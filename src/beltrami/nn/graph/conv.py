@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
-from beltrami.kernels.dtypes import wide
+from beltrami.kernels.launch.dtypes import wide
 from beltrami.nn.borders import lift0
 from beltrami.nn.change import ChangeCurvature
 from beltrami.nn.graph.aggregate import GraphAggregate

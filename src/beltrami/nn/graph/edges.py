@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import debugging
-from beltrami.kernels.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import wide_dtype
 from beltrami.nn.graph.scatter import scatter_sum
 
 

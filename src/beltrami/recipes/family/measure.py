@@ -33,10 +33,10 @@ import beltrami
 from beltrami.analysis.superposition import JointFit, fit_exponent, fit_losses
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.vectors import Unembedding, VectorsError, list_vectors, open_unembedding
-from beltrami.recipes.diagnosis.diagnose import Silent, Watcher
-from beltrami.recipes.diagnosis.numbers import finite, plain
-from beltrami.recipes.diagnosis.prompts import model_fingerprint
-from beltrami.recipes.diagnosis.superposition import superposition
+from beltrami.diagnosis.diagnose import Silent, Watcher
+from beltrami.diagnosis.numbers import finite, plain
+from beltrami.diagnosis.prompts import model_fingerprint
+from beltrami.diagnosis.superposition import superposition
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.family.losses import Tick, load_causal, text_loss
 from beltrami.recipes.family.texts import read_texts

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from beltrami.recipes.diagnosis.sentences import sentence
-from beltrami.recipes.diagnosis.superposition_report import (
+from beltrami.diagnosis.sentences import sentence
+from beltrami.diagnosis.superposition_report import (
     WHAT_OVERLAP_IS,
     measured_rows,
     number,

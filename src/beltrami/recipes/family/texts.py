@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from beltrami.recipes.diagnosis.text_files import read_text
+from beltrami.diagnosis.text_files import read_text
 
 
 def read_texts(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ import beltrami
 from beltrami.analysis.superposition import Forecast, exponent_windows, forecast
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.cache import file_digest
-from beltrami.recipes.diagnosis.numbers import finite
+from beltrami.diagnosis.numbers import finite
 from beltrami.recipes.folder import RunFolder
 from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.forecasting.table import LossTable, read_losses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from beltrami.recipes.diagnosis.sentences import sentence
+from beltrami.diagnosis.sentences import sentence
 from beltrami.recipes.forecasting.forecast import width_told
 from beltrami.report.page import Figure, Page, Row, Section, Table
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beltrami.recipes.diagnosis.text_files import read_text
+from beltrami.diagnosis.text_files import read_text
 
 ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl")
 # What people call them, the plainest first, as `_plain` writes it.

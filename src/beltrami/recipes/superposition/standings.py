@@ -13,7 +13,7 @@ from beltrami.analysis.superposition import (
     classify_regime,
     exponent_windows,
 )
-from beltrami.recipes.diagnosis.numbers import finite
+from beltrami.diagnosis.numbers import finite
 from beltrami.recipes.outcome import Outcome, Standing, interval_json
 from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN
 from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, OVERLAP, key

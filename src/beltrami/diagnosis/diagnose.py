@@ -1,0 +1,339 @@
+"""A diagnosis: part after part, each written when it is finished, and the page at the end.
+
+diagnosis.json, an object with
+    schema     "beltrami.diagnosis/1"
+    method     of the parts, a number: those by another are computed again
+    beltrami   the version that ran
+    command    the command line that repeats it
+    settings   the options, by name
+    source     name, kind ("vectors", "distances" or "graph"), digest, and `facts`: sizes, and what
+               was left out
+    parts      by name, what the functions of this package return; those that the source does not
+               allow are missing
+    keys       by part, of what it was computed from: a part is computed again when that changes
+    notes      what was left out, and what is wrong with the rest, in words
+    verdict    answer, reason, level, worth_trying and rule; null without the part "tree-likeness"
+
+Numbers that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+import beltrami
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.vectors import Unembedding, VectorsError
+from beltrami.data.vectors.unembedding import as_rows, output_table
+from beltrami.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
+from beltrami.diagnosis.curvature import curvature
+from beltrami.diagnosis.pictures import pictures
+from beltrami.diagnosis.products import products
+from beltrami.diagnosis.prompts import check_model, model_fingerprint, prompts
+from beltrami.diagnosis.samples import sample_rows
+from beltrami.diagnosis.source import (
+    Drawn,
+    GraphSource,
+    Source,
+    Tick,
+    VectorSource,
+    open_source,
+)
+from beltrami.diagnosis.superposition import superposition
+from beltrami.diagnosis.table import table
+from beltrami.diagnosis.tree_likeness import tree_likeness
+from beltrami.diagnosis.verdict import judge
+from beltrami.diagnosis.words import wordfreq_version, words
+from beltrami.recipes.checks import refuse_given
+from beltrami.recipes.folder import RunFolder
+from beltrami.report.page import render
+
+SCHEMA = "beltrami.diagnosis/1"
+DOCUMENT, REPORT = "diagnosis.json", "report.html"
+METHOD = 3  # of the parts: another number where they change what they compute
+_USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a part depends on
+    "tree-likeness": ("sample", "repeats", "seed", "metric"),
+    "curvature": ("sample", "repeats", "seed", "metric"),
+    "pictures": ("sample", "seed", "metric"),
+    "products": ("sample", "seed", "metric"),
+    "vectors": ("sample", "repeats", "seed", "metric"),
+    "superposition": ("seed",),
+    "words": ("frequencies", "metric"),
+    "prompts": ("texts", "task", "prompts", "layer", "metric", "seed"),
+}
+
+
+class Watcher(Protocol):
+    """Is told how the work goes on."""
+
+    def started(self, what: str) -> None:
+        """A piece of work begins."""
+
+    def moved(self, share: float) -> None:
+        """So much of it is done."""
+
+    def finished(self, what: str, reused: bool) -> None:
+        """It ended, or was found finished."""
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def started(self, what: str) -> None:
+        """Nothing."""
+
+    def moved(self, share: float) -> None:
+        """Nothing."""
+
+    def finished(self, what: str, reused: bool) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found, and where it was written."""
+
+    document: dict[str, Any]
+    path: Path
+    report: Path
+
+
+def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosis:
+    """Measure, and write diagnosis.json and report.html.
+
+    Raises:
+        ValueError: what is wrong with an option, the source or the folder.
+    """
+    config.check()
+    check_model(config)
+    watcher = watcher or Silent()
+    watcher.started("reading")
+    source = open_source(config, watcher.moved)
+    _check_applies(config, source)
+    watcher.finished("reading", False)
+    folder = RunFolder(config.folder)
+    folder.check_writable()
+    with folder.locked():
+        return _Work(config, source, watcher).run()
+
+
+def _check_applies(config: DiagnoseConfig, source: Source) -> None:
+    """Refuse options that this source, or the parts that are asked for, would ignore."""
+    if not isinstance(source, VectorSource):
+        what = f"{source.name} is no table of vectors"
+        refuse_given(config, ("metric", "frequencies"), what)
+    if isinstance(source, GraphSource):
+        refuse_given(config, ("tensor", "label", "besides"), f"{source.name} is a graph")
+    told = config.texts or config.task
+    if not told:
+        refuse_given(config, ("layer", "prompts"), "there are no prompts; give --texts or --task")
+    if config.frequencies is not None and "words" not in config.only:
+        raise ValueError("--frequencies is for the part words, which --only leaves out")
+    if told and config.of == "embeddings" and "prompts" not in config.only:
+        raise ValueError("--texts and --task are for the part prompts, which --only leaves out")
+
+
+class _Work:
+    def __init__(self, config: DiagnoseConfig, source: Source, watcher: Watcher) -> None:
+        self.config, self.source, self.watcher = config, source, watcher
+        self.path = config.folder / DOCUMENT
+        self._drawn: list[Drawn] | None = None
+        self._output: Unembedding | str | None = None
+
+    def run(self) -> Diagnosis:
+        before = self._before()
+        makers = self._makers()
+        if not any(name in self.config.only for name in makers):
+            raise ValueError(
+                f"--only {' '.join(self.config.only)}: none of these can be computed of "
+                f"{self.source.name}; it has {', '.join(makers)}"
+            )
+        # Not of others: the key of a part may need files that nobody asked for.
+        of_use = {*self.config.only, *before.get("parts", {})}
+        keys: dict[str, str] = {name: self._key(name) for name in makers if name in of_use}
+        parts = self._still_right(before, keys)
+        for name, make in makers.items():
+            if name not in self.config.only:
+                continue
+            known = name in parts
+            if not known:
+                self.watcher.started(name)
+                parts[name] = make(self.watcher.moved)
+                self._write(self._document(parts, keys))
+            self.watcher.finished(name, known)
+        document = self._document(parts, keys)
+        self._write(document)
+        from beltrami.diagnosis.report import diagnosis_page
+
+        report = self.config.folder / REPORT
+        write_atomically(report, render(diagnosis_page(document)))
+        return Diagnosis(document, self.path, report)
+
+    def _still_right(self, before: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
+        """Parts of an earlier diagnosis that these options would compute again.
+
+        Prompts are kept if this time there are none. A part that lacked something is tried again.
+        """
+        kept = dict(before.get("keys", {}))
+        other = before and before["source"]["kind"] != self.source.what
+        if other or before.get("method") != METHOD:
+            kept = {}
+        found = {
+            name: before["parts"][name]
+            for name, key in kept.items()
+            if name in before["parts"]
+            and (keys.get(name) == key or (name == "prompts" and name not in keys))
+            and "missing" not in before["parts"][name]
+        }
+        keys.update({name: before["keys"][name] for name in found})
+        return found
+
+    def _makers(self) -> dict[Part, Callable[[Tick], dict[str, Any]]]:
+        """What can be computed of this source."""
+        config, source = self.config, self.source
+        found: dict[Part, Callable[[Tick], dict[str, Any]]] = {
+            "tree-likeness": lambda tick: tree_likeness(source, self.drawn(), config.seed, tick),
+            "curvature": lambda tick: curvature(
+                source, self.drawn()[0], config.repeats, config.seed, tick
+            ),
+            "products": lambda tick: products(self.drawn()[0], config.seed, tick),
+            "pictures": lambda tick: pictures(source, self.drawn()[0], config.seed, tick),
+        }
+        if isinstance(source, VectorSource):
+            found["vectors"] = lambda tick: table(source, self._rows(), tick)
+            if config.of == "embeddings":
+                found["superposition"] = self._superposition
+            found["words"] = lambda tick: words(source, config.frequencies, tick)
+        if config.texts or config.task:
+            found["prompts"] = lambda tick: prompts(config, tick)
+        return found
+
+    def drawn(self) -> list[Drawn]:
+        """The samples, drawn when the first part needs them."""
+        if self._drawn is None:
+            config = self.config
+            rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
+            self._drawn = [self.source.draw(some) for some in rows]
+            if not all(float(one.distances.max()) > 0 for one in self._drawn):
+                whole = self.source.count <= config.sample
+                remedy = (
+                    "there is no geometry to find"
+                    if whole
+                    else "if not all points do, give a larger --sample"
+                )
+                raise ValueError(
+                    f"all {len(self._drawn[0].rows)} points of "
+                    f"{'' if whole else 'a sample of '}{self.source.name} coincide: {remedy}"
+                )
+        return self._drawn
+
+    def output(self) -> Unembedding | str:
+        """The table whose overlaps are measured, or why it cannot be had.
+
+        Without a model it is the source's own rows. That it cannot be had is no reason to fail
+        where it is only looked at because an earlier diagnosis measured it.
+        """
+        assert isinstance(self.source, VectorSource)
+        if self._output is None:
+            config = self.config
+            try:
+                named = config.tensor or config.label or config.besides
+                found = None if named else output_table(config.source)
+                self._output = found or as_rows(self.source.vectors)
+            except VectorsError as error:
+                if "superposition" in config.only:
+                    raise
+                self._output = str(error)
+        return self._output
+
+    def _superposition(self, tick: Tick) -> dict[str, Any]:
+        found = self.output()
+        assert isinstance(found, Unembedding)  # else it was raised
+        return superposition(found, tick, seed=self.config.seed)
+
+    def _rows(self) -> torch.Tensor:
+        """All rows that are in a sample, once."""
+        config = self.config
+        rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
+        found: torch.Tensor = torch.cat(list(rows)).unique()
+        return found
+
+    def _key(self, name: str) -> str:
+        """Of all that a part's numbers depend on."""
+        settings = self.config.settings()
+        used = {option: settings[option] for option in _USES[name]}
+        for option in FILES:
+            if used.get(option):
+                used[option] = hashlib.sha256(Path(used[option]).read_bytes()).hexdigest()
+        if name == "words":
+            used["wordfreq"] = wordfreq_version()
+        if name == "prompts":
+            used["model"] = model_fingerprint(self.config.source)
+        if name == "superposition":
+            used["table"] = self._output_key()
+        told = [METHOD, self.source.digest, self.source.what, used]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def _output_key(self) -> list[Any]:
+        """Of the output table, beyond the source's own digest."""
+        found, source = self.output(), self.source
+        assert isinstance(source, VectorSource)
+        if isinstance(found, str):
+            return [found]
+        vectors = found.vectors
+        # A tensor of the file that the source's digest is of needs no second look at all of it.
+        other = "" if vectors.path == source.vectors.path else vectors.digest()
+        return [found.role, found.hidden, vectors.tensor, list(vectors.tokenless), other]
+
+    def _before(self) -> dict[str, Any]:
+        """What the folder holds already, if it is of the same source."""
+        if not self.path.exists():
+            return {}
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            digest = found["source"]["digest"] if found["schema"] == SCHEMA else None
+        except (ValueError, KeyError, TypeError):
+            digest = None
+        if digest is None:
+            raise ValueError(f"{self.path} is no diagnosis; give another --out, or move it away")
+        if self.config.fresh:
+            return {}
+        if digest != self.source.digest:
+            raise ValueError(
+                f"{self.path} is of other data; give --fresh to replace it, or another --out"
+            )
+        return dict(found)
+
+    def _document(self, parts: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
+        tree = parts.get("tree-likeness")
+        source = self.source
+        broken = source.facts.get("share_of_triangles_that_are_none", 0.0)
+        verdict = judge(tree, parts.get("curvature"), broken).as_dict() if tree else None
+        return {
+            "schema": SCHEMA,
+            "method": METHOD,
+            "beltrami": beltrami.__version__,
+            "command": self.config.command(),
+            "settings": self.config.settings(),
+            "source": {
+                "name": source.name,
+                "kind": source.what,
+                "digest": source.digest,
+                "points": source.count,
+                "facts": source.facts,
+            },
+            "notes": source.notes(),
+            "verdict": verdict,
+            "parts": {name: parts[name] for name in PARTS if name in parts},
+            "keys": {name: keys[name] for name in PARTS if name in parts},
+        }
+
+    def _write(self, document: dict[str, Any]) -> None:
+        write_atomically(self.path, to_json(document))

@@ -1,0 +1,522 @@
+"""The page of a diagnosis, made of its document alone: every number in it is in the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from beltrami.analysis.curvature_fit import LADDER
+from beltrami.analysis.intervals import Interval
+from beltrami.diagnosis.numbers import as_interval
+from beltrami.diagnosis.pictures import METHODS
+from beltrami.diagnosis.sentences import sentence
+from beltrami.diagnosis.superposition_report import superposition_section
+from beltrami.diagnosis.tree_likeness import AT_RADII, DATA, NOISE, REFERENCES
+from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
+from beltrami.report.page import Figure, Page, Row, Section, Table
+from beltrami.report.scatter import scatter_svg
+
+WHAT_DELTA_IS = (
+    "Four points can be paired in three ways. In a tree the two larger of the three sums of "
+    "distances are equal; δ is by how much they differ at worst, halved, among fours with a common "
+    "base point, which gives at least half of the worst of all. Relative to the diameter, as "
+    "2δ/diameter, it is 0 for trees and at most 1.",
+    "Points in many dimensions that have nothing to do with each other are all about equally far "
+    "apart, which is a star, which is a tree: their δ is small, too. So a δ is to be read beside "
+    "that of noise with as many points and the same spread.",
+)
+DISK = (
+    "The disk is the whole hyperbolic plane: the rim is infinitely far away. Distortion is the "
+    "mean of |d'/d − 1| over pairs; 0 is perfect."
+)
+OVERLAP = (
+    "Overlap is the mean squared cosine of pairs of rows. Directions drawn at random have 1/d of "
+    "it, and the Welch bound is the least that so many rows can have in d dimensions."
+)
+NO_TAIL = (
+    "A power law is fitted by likelihood, from the count on at which it fits best. A p-value below "
+    "0.1 says that the counts are no power law; a larger one does not say that they are."
+)
+
+
+def diagnosis_page(document: dict[str, Any]) -> Page:
+    """What the command writes to report.html."""
+    parts, source, verdict = document["parts"], document["source"], document["verdict"]
+    tree = parts.get("tree-likeness")
+    lead = f"{verdict['answer']} {verdict['reason']}" if verdict else "No verdict was asked for."
+    notes = tuple(sentence(note) for note in document["notes"])
+    sections = [
+        *([Section("To keep in mind", notes)] if notes else []),
+        *([Section("How the verdict is reached", (verdict["rule"],))] if verdict else []),
+        *([_delta_section(tree)] if tree else []),
+        *([_curvature_section(parts["curvature"])] if "curvature" in parts else []),
+        *([_products_section(parts["products"])] if "products" in parts else []),
+        *([_pictures_section(parts["pictures"])] if "pictures" in parts else []),
+        *([_vectors_section(parts["vectors"])] if "vectors" in parts else []),
+        *([superposition_section(parts["superposition"])] if "superposition" in parts else []),
+        *([_words_section(parts["words"])] if "words" in parts else []),
+        *([_prompts_section(parts["prompts"])] if "prompts" in parts else []),
+    ]
+    return Page(
+        title=f"{source['name']}: how tree-like?",
+        lead=lead,
+        figures=(_delta_figure(tree),) if tree else (),
+        table=main_table(document),
+        sections=tuple(sections),
+        facts=tuple(_facts(document)),
+        command=document["command"],
+        footer=f"beltrami {document['beltrami']}. All numbers are in diagnosis.json.",
+    )
+
+
+def main_table(document: dict[str, Any]) -> Table:
+    """The numbers that matter most, for the page and the command line."""
+    return Table(
+        f"{document['source']['name']}: ± is a 95 % interval",
+        ("Value",),
+        tuple(Row(name, hint, (value,)) for name, hint, value in _main_rows(document)),
+    )
+
+
+def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    parts = document["parts"]
+    if "tree-likeness" in parts:
+        tree = parts["tree-likeness"]
+        delta = {name: as_interval(found) for name, found in tree["relative_delta"].items()}
+        yield (
+            "Excess of δ over noise",
+            "below 0: more tree-like than noise",
+            as_interval(tree["excess_over_noise"]).format(),
+        )
+        way = as_interval(tree["way_from_noise_to_a_tree"])
+        yield "Way from noise to a tree", "0 is noise, 1 is a tree", way.format()
+        yield "Relative δ", "2δ/diameter", delta[DATA].format()
+        for name, words in tree["noises"].items():
+            yield f"of {name}", words, delta[name].format()
+        for name, words in REFERENCES.items():
+            yield f"of a {name}", words, delta[name].format()
+    if "curvature" in parts:
+        fits = parts["curvature"]
+        best = next(f for f in fits["fits"] if f["dimensions"] == fits["best_dimensions"])
+        yield (
+            "√c·diameter that fits best",
+            f"in {best['dimensions']} dimensions; 0 is flat",
+            _bend(best),
+        )
+        yield "Distortion, hyperbolic", "0 is perfect", f"{best['distortion']:.3f}"
+        yield "Distortion, flat", "as many dimensions", f"{best['flat_distortion']:.3f}"
+        noise = next(f for f in fits["noise_fits"] if f["dimensions"] == best["dimensions"])
+        both = f"{noise['distortion']:.3f} and {noise['flat_distortion']:.3f}"
+        yield "Distortions of noise", "hyperbolic and flat", both
+    if "vectors" in parts:
+        found = parts["vectors"]
+        if dimension := found.get("intrinsic_dimension"):
+            yield "Intrinsic dimension", "by the two nearest", _number(dimension["two_nearest"], 1)
+        yield "Mean cosine", "1: all one way", _number(found["isotropy"]["mean_cosine"], 3)
+    if "overlaps" in parts.get("superposition", {}):
+        found = parts["superposition"]
+        both = f"{_number(found['ratio'])} and {_number(found['ratio_centred'])}"
+        yield "Overlap of rows, times 1/m", "raw and centred; 1: as random", both
+    elif "missing" in parts.get("superposition", {}):
+        yield "Overlap of rows, times 1/m", parts["superposition"]["missing"], "not measured"
+    if "prompts" in parts:
+        told = parts["prompts"]
+        yield (
+            "Excess of δ over noise, prompts",
+            f"tokens of {told['prompts']:,} prompts",
+            as_interval(told["excess_over_noise"]).format(),
+        )
+    if "spearman_of_norm_and_frequency" in parts.get("words", {}):
+        told = parts["words"]
+        yield (
+            "Rank correlation of norm and frequency",
+            f"{told['words']:,} words",
+            _of(told["spearman_of_norm_and_frequency"]),
+        )
+
+
+def _delta_figure(tree: dict[str, Any]) -> Figure:
+    names = {DATA: "these data", NOISE: "noise", AT_RADII: AT_RADII, **REFERENCES}
+    groups = [
+        Group(
+            names[name],
+            {"relative δ": Estimate.around(found["mean"], found["half_width"])},
+        )
+        for name, found in tree["relative_delta"].items()
+    ]
+    svg = dot_chart(
+        groups,
+        title="Relative δ beside references",
+        description="How tree-like the data are, and noise, trees, spheres and random graphs.",
+        x_label="2δ/diameter",
+    )
+    of = "all points" if tree["all_points"] else "points"
+    each = "base points" if tree["all_points"] else "samples"
+    return Figure(
+        "Further left is more tree-like",
+        svg,
+        f"{tree['compared']:,} {of}, {tree['samples']} {each}, each beside references of about its "
+        f"size. {_noises_told(tree)}",
+        wide=True,
+    )
+
+
+def _noises_told(tree: dict[str, Any]) -> str:
+    plain, *more = tree["noises"].values()
+    rest = f"; noise of equal lengths is {more[0]}" if more else ""
+    return f"Noise is {plain}{rest}."
+
+
+def _delta_section(tree: dict[str, Any]) -> Section:
+    samples = tree["samples"]
+    columns = tuple(f"{i + 1}" for i in range(samples))
+    rows = tuple(
+        Row(name, "", tuple(f"{v:.4f}" for v in values)) for name, values in tree["values"].items()
+    )
+    return Section(
+        "δ, and why it is compared",
+        (
+            *WHAT_DELTA_IS,
+            f"δ itself is {_number(tree['delta']['mean'])} at a diameter of "
+            f"{_number(tree['diameter']['mean'])} in the mean. By the rule of thumb "
+            "(0.144/relative δ)² that would be curvature "
+            f"−{tree['curvature_by_rule_of_thumb']:.3g}, in units in which the Poincaré disk's is "
+            "−1.",
+        ),
+        tables=(Table("Relative δ of each sample", columns, rows, head="Whose"),),
+    )
+
+
+def _curvature_section(fits: dict[str, Any]) -> Section:
+    lines = [
+        Series(
+            f"{fit['dimensions']} dimensions",
+            [step[0] for step in fit["ladder"]],
+            [step[1] for step in fit["ladder"]],
+        )
+        for fit in fits["fits"]
+    ]
+    chart = line_chart(
+        lines,
+        title="Distortion by curvature",
+        description="How much embeddings of each curvature distort the distances.",
+        x_label="√c·diameter",
+        y_label="Distortion",
+    )
+    rows = tuple(
+        Row(
+            f"{fit['dimensions']} dimensions",
+            whose,
+            (
+                _bend(fit),
+                f"{fit['distortion']:.3f}",
+                f"{fit['flat_distortion']:.3f}",
+                _number(fit["c"]),
+                _number(fit["by_delta"]),
+                _number(fit["by_triangles"]),
+            ),
+        )
+        for whose, some in (("", fits["fits"]), ("noise", fits["noise_fits"]))
+        for fit in some
+    )
+    columns = ("√c·diameter", "hyperbolic", "flat", "c, embedding", "c, δ", "curvature, triangles")
+    return Section(
+        "Curvature",
+        (
+            f"Fitted to {fits['fits'][0]['compared']} points, {fits['fits'][0]['samples']} times, "
+            "drawn from one sample: intervals are over these draws alone.",
+            "A curvature −c has the unit 1/distance²; √c·diameter says how far the space is from "
+            "flat where the data are. Three ways to find it need not agree: by the embedding that "
+            "distorts least, by δ, and by how long lines across triangles are (negative is "
+            "hyperbolic).",
+            "Points that are all about equally far apart, as noise in many dimensions is, need few "
+            "dimensions of hyperbolic space and many of flat space. So the fits of noise stand "
+            "beside those of the data.",
+        ),
+        (Figure("Distortion by curvature", chart, "Flat is at the left.", wide=True),),
+        (Table("Fits", columns, rows, head="Embedding"),),
+    )
+
+
+def _products_section(found: dict[str, Any]) -> Section:
+    if "missing" in found:
+        return Section("Products of spaces", (f"Not fitted: {found['missing']}.",))
+    groups = [
+        Group(fit["name"], {"distortion": Estimate.around(fit["distortion"], fit["half_width"])})
+        for fit in found["fits"]
+    ]
+    chart = dot_chart(
+        groups,
+        title="Products of spaces",
+        description="Distortion of pairs that were not fitted.",
+        x_label="Distortion",
+    )
+    rows = tuple(
+        Row(
+            fit["name"],
+            "",
+            (
+                Interval(fit["distortion"], fit["half_width"]).format(),
+                ", ".join(_number(c) for c in fit["curvatures"]),
+            ),
+        )
+        for fit in found["fits"]
+    )
+    best = found["fits"][0]["name"]
+    told = (
+        f"{best} distorts least, and clearly less than any single space."
+        if found["clear"]
+        else f"{best} distorts least, but no product is clearly better than the best single space."
+    )
+    return Section(
+        "Products of spaces",
+        (
+            "Hyperbolic (H), flat (E) and spherical (S) factors, with as many dimensions in all, "
+            f"fitted to {found['compared']} points {found['samples']} times by gradient steps, and "
+            "judged by pairs that were held out.",
+            told,
+        ),
+        (Figure("Products of spaces", chart, "With 95 % intervals over samples.", wide=True),),
+        (Table("Products", ("Distortion", "Curvatures"), rows, head="Product"),),
+    )
+
+
+def _pictures_section(found: dict[str, Any]) -> Section:
+    figures = tuple(
+        Figure(
+            name,
+            scatter_svg(
+                torch.tensor(found["methods"][name]["points"], dtype=torch.float64),
+                found["labels"],
+                title=f"{name} of {len(found['labels'])} points",
+                description=f"A sample in the Poincaré disk, {words}.",
+            ),
+            f"{words.capitalize()}: distortion {found['methods'][name]['distortion']:.3f}.",
+        )
+        for name, words in METHODS.items()
+    )
+    start = (
+        f"hMDS sees the distances; the two kinds of PCA begin with an embedding in "
+        f"{found['dimensions_before']} dimensions. √c·diameter is {found['bend']:.3g}."
+    )
+    return Section("The Poincaré disk, three ways", (DISK, start), figures)
+
+
+def _vectors_section(found: dict[str, Any]) -> Section:
+    norms, isotropy = found["norms"], found["isotropy"]
+    chart = histogram(
+        {"rows": norms["quantiles"]},
+        title="Norms",
+        description="How long rows are.",
+        x_label="Norm",
+        y_label="Share of rows",
+        share=True,
+    )
+    rows = [
+        Row("Norm", "least, median, most", (_three(norms, "least", "median", "most"),)),
+        Row("Variation of norms", "standard deviation/mean", (_number(norms["variation"]),)),
+        Row("Mean cosine", "of pairs", (_number(isotropy["mean_cosine"]),)),
+        Row("Overlap", "mean squared cosine", (_number(isotropy["mean_squared_cosine"]),)),
+        Row("of random directions", "1/d", (_number(isotropy["random_overlap"]),)),
+        Row("at least", "Welch's bound", (_number(isotropy["least_overlap"]),)),
+        Row("Effective dimensions", "(Σλ)²/Σλ²", (_number(isotropy["effective_dimensions"]),)),
+    ]
+    if dimension := found.get("intrinsic_dimension"):
+        rows.append(
+            Row(
+                "Intrinsic dimension",
+                f"two nearest, and likelihood of {dimension['k']:.0f}",
+                (f"{_number(dimension['two_nearest'])} and {_number(dimension['likelihood'])}",),
+            )
+        )
+    if hubs := found.get("hubness"):
+        rows += [
+            Row("Hubness", "skewness of neighbour counts", (_number(hubs["skewness"]),)),
+            Row("Greatest hub", f"neighbour of {hubs['largest']:.0f}", (hubs["hub_label"],)),
+            Row("Nobody's neighbour", "share of rows", (_number(hubs["never"]),)),
+        ]
+    tables = [Table(f"Of {found['compared']:,} rows; norms of all", ("Value",), tuple(rows))]
+    if "bands" in norms:
+        bands = tuple(
+            Row(b["name"], f"{b['from']:.3g} to {b['to']:.3g}", (", ".join(b["examples"]),))
+            for b in norms["bands"]
+        )
+        tables.append(Table("What lives where", ("Examples",), bands, head="Norm", prose=True))
+    return Section(
+        "The table of vectors",
+        (OVERLAP,),
+        (Figure("Norms", chart, "By quantiles of all rows.", wide=True),),
+        tuple(tables),
+    )
+
+
+def _words_section(found: dict[str, Any]) -> Section:
+    if "missing" in found:
+        return Section("Frequencies", (f"Not measured: {found['missing']}.",))
+    bands = sorted(found["norm_by_frequency"], key=lambda band: band["from_log10"])
+    half = [band["half_width"] or 0.0 for band in bands]
+    means = [band["mean_norm"] for band in bands]
+    chart = line_chart(
+        [
+            Series(
+                "mean norm",
+                [float(band["from_log10"]) for band in bands],
+                means,
+                [m - h for m, h in zip(means, half, strict=True)],
+                [m + h for m, h in zip(means, half, strict=True)],
+            )
+        ],
+        title="Norm by frequency",
+        description="The mean norm of words by decade of their frequency.",
+        x_label="log₁₀ of the count, rounded down",
+        y_label="Mean norm",
+    )
+    correlation = found["spearman_of_norm_and_frequency"]
+    told = (
+        f"{found['words']:,} rows are words with a frequency ({found['origin']}). Spearman's "
+        f"correlation of norm and frequency is {_of(correlation)}"
+    )
+    told += "." if "missing" in correlation else f": {_relation(correlation)}."
+    rows = tuple(
+        Row(
+            f"10^{band['from_log10']}" + ("+" if band["from_log10"] >= 7 else ""),
+            "",
+            (
+                f"{band['words']:,}",
+                Interval(band["mean_norm"], band["half_width"]).format(),
+            ),
+        )
+        for band in reversed(bands)
+    )
+    tables = [Table("By frequency", ("Words", "Mean norm"), rows, head="Count from")]
+    paragraphs = [told]
+    if law := found.get("power_law"):
+        paragraphs.append(NO_TAIL)
+        cells = (
+            Interval(law["exponent"], law["half_width"]).format(2),
+            f"{law['xmin']:.0f}",
+            f"{law['tail']:,.0f} of {law['count']:,.0f}",
+            _number(law["p_value"]),
+        )
+        tables.append(
+            Table(
+                "Power law of the frequencies",
+                ("Exponent", "From count", "Words in it", "p-value"),
+                (Row("Fit", "", cells),),
+            )
+        )
+    figure = Figure("Norm by frequency", chart, "With 95 % intervals of the means.", wide=True)
+    return Section("Frequencies", tuple(paragraphs), (figure,), tuple(tables))
+
+
+def _prompts_section(found: dict[str, Any]) -> Section:
+    chart = histogram(
+        {"prompts": found["values"], "noise of each": found["noise_values"]},
+        title="δ of prompts",
+        description="How tree-like the tokens of each prompt are, and noise of the same size.",
+        x_label="Relative δ",
+        y_label="Share of prompts",
+        share=True,
+    )
+    rows = [
+        Row("Relative δ", "mean over prompts", (as_interval(found["relative_delta"]).format(),)),
+        Row("of noise", "as many tokens, same spread", (as_interval(found["noise"]).format(),)),
+        Row(
+            f"of {AT_RADII}",
+            "as far from the mean",
+            (as_interval(found["noise_of_equal_lengths"]).format(),),
+        ),
+        Row(
+            "Excess over noise",
+            "of the two that with less",
+            (as_interval(found["excess_over_noise"]).format(),),
+        ),
+        Row("Correlation with tokens", "Spearman's", (_of(found["correlation_with_tokens"]),)),
+    ]
+    paragraphs = [
+        f"The tokens of {found['prompts']:,} prompts of {found['file']}, in layer "
+        f"{found['layer']}. δ grows with the number of tokens, so a correlation with anything that "
+        "goes with length may be length's. Tokens that the tokenizer adds are left out.",
+        f"Left out for fewer than 4 tokens: {found['left_out_for_fewer_than_4_tokens']}. Cut off "
+        f"where the model ends: {found['cut_off']}.",
+    ]
+    if (known := found["correctness"]) is not None:
+        if "missing" in known:
+            paragraphs.append(f"Not compared with answers: {known['missing']}.")
+        else:
+            rows += [
+                Row(
+                    "δ of prompts answered rightly",
+                    f"{known['right']} prompts",
+                    (as_interval(known["delta_of_right"]).format(),),
+                ),
+                Row(
+                    "and wrongly",
+                    f"{known['wrong']} prompts",
+                    (as_interval(known["delta_of_wrong"]).format(),),
+                ),
+                Row("Correlation with being right", "of δ", (_of(known["correlation"]),)),
+                Row("", "of the excess over noise", (_of(known["correlation_of_excess"]),)),
+            ]
+    figure = Figure("δ of prompts", chart, "Outlines: shares of prompts.", wide=True)
+    table = Table("Prompts; ± is a 95 % interval", ("Value",), tuple(rows))
+    return Section("Prompts", tuple(paragraphs), (figure,), (table,))
+
+
+def _relation(correlation: dict[str, float | None]) -> str:
+    low, high = correlation["low"], correlation["high"]
+    if low is not None and high is not None and low <= 0 <= high:
+        return "no relation can be told"
+    nearer = (correlation["value"] or 0.0) < 0
+    return "frequent words are nearer to the origin" if nearer else "frequent words are further out"
+
+
+def _of(found: dict[str, Any] | None) -> str:
+    """A correlation and its interval, which need not be symmetric, or why there is none."""
+    if found is None:
+        return "–"
+    if "missing" in found:
+        return f"not measured: {found['missing']}"
+    if found["low"] is None:
+        return _number(found["value"], 3)
+    ends = f"{_number(found['low'], 3)} to {_number(found['high'], 3)}"
+    return f"{_number(found['value'], 3)} ({ends})"
+
+
+def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    source = document["source"]
+    yield "Source", f"{source['name']} ({source['kind']})"
+    yield "Points that are used", f"{source['points']:,}"
+    for name, value in source["facts"].items():
+        words = name.replace("_", " ").capitalize()
+        yield words, f"{value:,}" if isinstance(value, int) else _plain(value)
+    settings = document["settings"]
+    yield "Sample", f"{settings['sample']:,} points, {settings['repeats']} times"
+    yield "Seed", str(settings["seed"])
+    if source["kind"] == "vectors":
+        yield "Metric", settings["metric"]
+    yield "Content", f"SHA-256 {source['digest']}"
+
+
+def _bend(fit: dict[str, Any]) -> str:
+    if fit["bend"] >= LADDER[-1]:
+        return f"at least {LADDER[-1]:.0f}"
+    if fit["low"] is None:
+        return f"{fit['bend']:.2g}"
+    return f"{fit['bend']:.2g} ({fit['low']:.2g} to {fit['high']:.2g})"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None, digits: int | None = None) -> str:
+    if value is None:
+        return "–"
+    return (f"{value:.3g}" if digits is None else f"{value:.{digits}f}").replace("-", "−")
+
+
+def _three(found: dict[str, Any], *names: str) -> str:
+    return ", ".join(_number(found[name]) for name in names)

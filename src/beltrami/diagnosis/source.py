@@ -1,0 +1,455 @@
+"""What is looked at, as samples of points with their distances, whatever it is.
+
+Nothing is left out silently: `facts` says how many rows or nodes could not be used, and why.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.matrices import (
+    FlatMetric,
+    check_distances,
+    classical_scaling,
+    flat_distances,
+    symmetric,
+)
+from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
+from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
+from beltrami.data.hierarchy import HierarchyError
+from beltrami.data.lines import is_number
+from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
+from beltrami.data.network import Network, load_network
+from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
+from beltrami.data.vectors.csv_file import DELIMITERS
+from beltrami.diagnosis.config import DiagnoseConfig
+
+FEWEST = 4  # points that have a δ
+LOOKED_AT = 256  # rows and columns that tell distances from vectors
+LONGEST = 64  # distances that are compared with ways by third points
+_TRIPLES = 20_000  # that are asked for the triangle inequality
+_NEARLY = 1e-6  # of the largest distance, which may be rounding
+_MOSTLY = 0.95  # of the entries
+_SLACK = 1e-5  # of the largest distance, which rounding may cost it
+_RANDOM_GRAPH_TRIES = 3
+_LINES_LOOKED_AT = 20  # of a table that may be one of edges
+_TABLES = (*DELIMITERS, ".txt")  # that may be of edges or of something else
+_COMMENTS = ("#", "%")
+_GRAPH_ENDS = ({"source", "target"}, {"from", "to"})  # as headers of graphs call them
+_ENDS = (*_GRAPH_ENDS, *map(set, COLUMN_NAMES))
+
+Tick = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sample: numbers of usable rows, their distances, and their vectors where there are any."""
+
+    rows: Tensor
+    distances: Tensor
+    points: Tensor | None = None
+
+
+@dataclass
+class Source(ABC):
+    """Points, however they are given.
+
+    Args:
+        name: what to call it.
+        digest: of its content.
+        count: usable points.
+        facts: sizes, and what was left out and why, JSON-able.
+        labels: one a usable point, if it has them.
+    """
+
+    name: str
+    digest: str
+    count: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    labels: Sequence[str] | None = None
+    what: str = ""
+    noise: str = ""  # what `null` makes, in words
+    noise_at_radii: str = ""  # and `null_at_radii`, where it makes something
+
+    @abstractmethod
+    def draw(self, rows: Tensor) -> Drawn:
+        """These points."""
+
+    @abstractmethod
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Distances among as many points of noise that has what is plainest of the sample's."""
+
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """The same of noise whose points are as far from their mean as the sample's."""
+        return None
+
+    def notes(self) -> list[str]:
+        """What was left out, and what is wrong with the rest: sentences without their stop."""
+        return []
+
+    def label(self, row: int) -> str:
+        """What to call a point."""
+        return self.labels[row] if self.labels is not None else f"row {row}"
+
+    def _check_enough(self) -> None:
+        if self.count < FEWEST:
+            left = "; ".join(f"{v} {k.replace('_', ' ')}" for k, v in self.facts.items())
+            raise ValueError(
+                f"{self.name} has {self.count} usable points, and {FEWEST} are the least that can "
+                f"be compared ({left})"
+            )
+
+
+class VectorSource(Source):
+    """Rows of a table; those with numbers that are not finite are left out, and counted."""
+
+    def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
+        super().__init__(vectors.name, vectors.digest())
+        self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
+        self.noise_at_radii = (
+            "noise with the spread of their directions, as far from its mean as they"
+        )
+        self.vectors, self.metric = vectors, metric
+        norms = torch.empty(vectors.rows, dtype=torch.float64)
+        for first, block in vectors.blocks():
+            wide = block.double()
+            norms[first : first + len(block)] = torch.linalg.vector_norm(wide, dim=1)
+            tick((first + len(block)) / vectors.rows)
+        finite, zero = torch.isfinite(norms), norms == 0
+        usable = finite & ~zero if metric == "angle" else finite
+        self.usable = usable.nonzero()[:, 0]
+        self.norms = norms[self.usable]
+        self.count = len(self.usable)
+        self.labels = self._chosen(vectors.labels)
+        self.words = self._chosen(vectors.words)
+        self.facts = {"rows": vectors.rows, "dimensions": vectors.width}
+        self.facts["rows_that_are_not_finite"] = int((~finite).sum())
+        self.facts["rows_of_zeros"] = int(zero.sum())
+        if metric == "angle":
+            self.facts["rows_without_a_direction_left_out"] = int(zero.sum())
+        if vectors.tensor:
+            self.facts["tensor"] = vectors.tensor
+        self._check_enough()
+
+    def _chosen(self, values: Sequence[Any] | None) -> Sequence[Any] | None:
+        if values is None or self.count == len(values):
+            return values
+        return [values[row] for row in self.usable.tolist()]
+
+    def points(self, rows: Tensor) -> Tensor:
+        """The vectors of usable rows, float64."""
+        return self.vectors.take(self.usable[rows]).double()
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """These rows and their distances."""
+        points = self.points(rows)
+        return Drawn(rows, flat_distances(points, self.metric), points)
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Gaussian noise."""
+        assert drawn.points is not None
+        return flat_distances(gaussian_like(drawn.points, seed=seed), self.metric)
+
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """Gaussian noise of the data's lengths."""
+        assert drawn.points is not None
+        return flat_distances(gaussian_at_radii(drawn.points, seed=seed), self.metric)
+
+    def notes(self) -> list[str]:
+        """Rows that were left out."""
+        found = []
+        if broken := self.facts["rows_that_are_not_finite"]:
+            found.append(f"{broken:,} of {self.facts['rows']:,} rows are not finite: left out")
+        if lost := self.facts.get("rows_without_a_direction_left_out"):
+            found.append(f"{lost:,} rows are zeros, which have no direction: left out")
+        return found
+
+
+class DistanceSource(Source):
+    """A matrix of distances, of which only samples are read."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        super().__init__(vectors.name, vectors.digest(), vectors.rows, labels=vectors.labels)
+        self.what = "distances"
+        self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
+        self.noise_at_radii = (
+            "noise with the spread of their directions, as far from its mean as they"
+        )
+        if vectors.rows != vectors.width:
+            raise ValueError(
+                f"{vectors.name} is {vectors.rows} × {vectors.width}; distances are square: "
+                "give --kind vectors"
+            )
+        self.vectors = vectors
+        self.facts = {"points": vectors.rows}
+        self._check_enough()
+        g = torch.Generator().manual_seed(0)
+        some = torch.randperm(self.count, generator=g)[:LOOKED_AT]
+        looked_at = self.draw(some).distances
+        self.facts["share_of_triangles_that_are_none"] = broken_triangles(looked_at)
+        self.facts["longest_distances_with_a_shorter_way"] = shortcuts(looked_at)
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """The distances among these points."""
+        d = _without_rounding(self.vectors.take(rows)[:, rows].double())
+        check_distances(d)
+        return Drawn(rows, symmetric(d))
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Gaussian noise as wide as flat scaling of the distances."""
+        return flat_distances(gaussian_like(classical_scaling(drawn.distances), seed=seed))
+
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """The same, of the lengths that flat scaling gives the points."""
+        return flat_distances(gaussian_at_radii(classical_scaling(drawn.distances), seed=seed))
+
+    def notes(self) -> list[str]:
+        """Triangles that are none."""
+        found = []
+        if share := self.facts["share_of_triangles_that_are_none"]:
+            found.append(
+                f"{share:.2%} of the triangles are none: one distance is more than the two others "
+                "together, so that these are no distances of any space"
+            )
+        if count := self.facts["longest_distances_with_a_shorter_way"]:
+            found.append(
+                f"{count} of the longest distances that were looked at are more than the way by a "
+                "third point; δ is measured by the longest"
+            )
+        return found
+
+
+class GraphSource(Source):
+    """A graph's largest component; distances are edges on shortest paths."""
+
+    def __init__(self, network: Network, tick: Tick = lambda share: None) -> None:
+        super().__init__(network.name, network.digest())
+        self.tick = tick
+        self.what, self.noise = "graph", "a random graph with about as many nodes and edges"
+        component = network.components()
+        self.network = network.part(component == 0)
+        self.count, self.labels = len(self.network), self.network.labels
+        self.facts = {
+            "nodes": len(network),
+            "edges": len(network.edges),
+            "components": int(component.max()) + 1,
+            "nodes_outside_the_largest_component_left_out": len(network) - self.count,
+        }
+        self._check_enough()
+
+    def notes(self) -> list[str]:
+        """Nodes that were left out."""
+        lost = self.facts["nodes_outside_the_largest_component_left_out"]
+        if not lost:
+            return []
+        return [
+            f"{lost:,} of {self.facts['nodes']:,} nodes are outside of the largest component: left "
+            "out"
+        ]
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """Hops among these nodes."""
+        return Drawn(rows, self.network.hops(rows, rows, self.tick).double())
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Hops among as many nodes of a random graph."""
+        edges = max(len(self.network.edges), self.count)  # fewer leave no large component
+        graph = random_network(self.count, edges, seed)
+        g = torch.Generator().manual_seed(seed)
+        some = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
+        return graph.hops(some, some).double()
+
+
+def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Source:
+    """What the options name; a `ValueError` where it cannot be used."""
+    try:
+        if config.kind == "edges" or (config.kind == "auto" and _is_graph(config.source)):
+            return _open_graph(config, tick)
+        if config.of == "states":
+            from beltrami.diagnosis.states import open_states
+
+            states = open_states(config, tick)
+            source = VectorSource(states, config.metric, tick)
+            source.facts["texts_that_were_cut_off"] = states.cut
+            return source
+        vectors = open_vectors(
+            config.source,
+            tensor=config.tensor or None,
+            label=config.label or None,
+            besides=config.besides,
+        )
+        if config.kind == "distances" or (config.kind == "auto" and looks_like_distances(vectors)):
+            return DistanceSource(vectors)
+        return VectorSource(vectors, config.metric, tick)
+    except HierarchyError as error:
+        raise ValueError(f"{error}") from error
+    except VectorsError as error:
+        raise ValueError(_with_names(config.source, str(error))) from error
+
+
+def looks_like_distances(vectors: Vectors) -> bool:
+    """Whether a table is square and mostly symmetric, not negative and 0 on its diagonal.
+
+    If it only mostly is, it is neither one nor the other, and a `ValueError` asks.
+    """
+    if vectors.rows != vectors.width or vectors.rows < FEWEST:
+        return False
+    some = torch.arange(min(vectors.rows, LOOKED_AT))
+    d = vectors.take(some)[:, some].double()
+    near = _rounding(d)
+    kept = [(d == d.mT) | ((d - d.mT).abs() <= near), d.diagonal().abs() <= near, ~(d < -near)]
+    if near == 0 or any(float(share.double().mean()) < _MOSTLY for share in kept):
+        return False
+    try:
+        check_distances(_without_rounding(d))
+    except ValueError as error:
+        raise ValueError(
+            f"{vectors.name} looks like distances, but {error}; mend it, or give --kind vectors"
+        ) from error
+    return True
+
+
+def _rounding(d: Tensor) -> float:
+    """What may be rounding, among distances of this size."""
+    finite = d[torch.isfinite(d)]
+    return _NEARLY * float(finite.abs().max()) if len(finite) else 0.0
+
+
+def _without_rounding(d: Tensor) -> Tensor:
+    """What is 0 but for rounding, such as one minus a correlation with itself, is 0."""
+    return torch.where(d.abs() <= _rounding(d), 0.0, d)
+
+
+def broken_triangles(d: Tensor) -> float:
+    """The share of random triples of which one distance is more than the sum of the others."""
+    g = torch.Generator().manual_seed(0)
+    i, j, k = (torch.randint(len(d), (_TRIPLES,), generator=g) for _ in range(3))
+    differ = (i != j) & (j != k) & (i != k)
+    sides = torch.stack([d[i, j], d[i, k], d[j, k]], 1)[differ]
+    over = 2 * sides.amax(1) - sides.sum(1)
+    return float((over > _SLACK * float(d.max())).double().mean())
+
+
+def shortcuts(d: Tensor) -> int:
+    """How many of the longest distances are more than the way by some third point."""
+    i, j = torch.triu_indices(len(d), len(d), 1)
+    longest = d[i, j].argsort(descending=True)[:LONGEST]
+    a, b = i[longest], j[longest]
+    way = (d[a] + d[b]).amin(1)  # by the two themselves it is the distance
+    return int((d[a, b] - way > _SLACK * float(d.max())).sum())
+
+
+def random_network(nodes: int, edges: int, seed: int) -> Network:
+    """The largest component of a graph of edges drawn at random."""
+    g = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(nodes, (_RANDOM_GRAPH_TRIES * edges, 2), generator=g).sort(1).values
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    _, first = torch.unique(pairs, dim=0, return_inverse=True)
+    seen = torch.full((int(first.max()) + 1,), len(pairs))
+    seen.scatter_reduce_(0, first, torch.arange(len(pairs)), "amin")
+    kept = pairs[seen.sort().values[:edges]]  # the first so many that differ
+    graph = Network("random graph", tuple(map(str, range(nodes))), kept)
+    return graph.part(graph.components() == 0)
+
+
+def _open_graph(config: DiagnoseConfig, tick: Tick) -> GraphSource:
+    """A graph; where nothing but whole numbers said so, an error says what else it may be."""
+    try:
+        return GraphSource(load_network(config.source), tick)
+    except ValueError as error:
+        if config.kind == "auto" and _may_be_vectors(Path(config.source).expanduser()):
+            raise ValueError(
+                f"{error}. It was read as a list of edges; if its rows are vectors, give --kind "
+                "vectors"
+            ) from error
+        raise
+
+
+def _is_graph(source: str) -> bool:
+    path = Path(source).expanduser()
+    if source in list_vectors():
+        return False
+    if source in list_hierarchies() or path.name in WORDNET_FILES:
+        return True
+    suffix = path.suffix.lower()
+    if suffix in (*_TABLES, GRAPH_SUFFIX) and path.is_file():
+        _refuse_weights(path)
+    # A table may be of vectors or of edges: it has edges if that is what it can be read as.
+    if suffix in _TABLES and path.is_file():
+        return _reads_as_edges(path)
+    return suffix in READERS
+
+
+def _refuse_weights(path: Path) -> None:
+    """Edges with weights are neither edges that we read nor vectors, which numbers look like."""
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        for line in filter(str.strip, lines):
+            names = [field.strip('"').lstrip("#% ").lower() for field in _fields(line)]
+            if _name_weights(names, path.suffix.lower() in _TABLES):
+                raise ValueError(
+                    f"{path} has the columns {', '.join(names)}, as edges with weights have, and "
+                    "weights are not read: give --kind edges for a file of two columns, child and "
+                    "parent or source and target, or --kind vectors if its rows are vectors"
+                )
+            if not line.startswith(_COMMENTS):
+                return
+
+
+def _name_weights(names: list[str], may_be_vectors: bool) -> bool:
+    """Whether columns are both ends of an edge and a weight; a third may have another name."""
+    if len(names) == 3 and may_be_vectors:
+        return any(ends <= set(names) for ends in _ENDS)
+    known = _ENDS if len(names) == 3 else _GRAPH_ENDS  # tables have weights of other things
+    return "weight" in names and any(ends <= set(names) for ends in known)
+
+
+def _reads_as_edges(path: Path) -> bool:
+    """Two columns, none of which has fractions; a first line may be a header."""
+    rows = _first_rows(path)
+    body = rows[1:] or rows
+    return (
+        bool(rows)
+        and all(len(fields) == 2 for fields in rows)
+        and not any(is_number(f) and not _is_whole(f) for fields in body for f in fields)
+    )
+
+
+def _may_be_vectors(path: Path) -> bool:
+    """Whether a table that reads as edges has numbers alone, but for a header."""
+    if path.suffix.lower() not in DELIMITERS or not path.is_file():
+        return False
+    rows = _first_rows(path)
+    return all(is_number(field) for fields in rows[1:] or rows for field in fields)
+
+
+def _first_rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        told = (line for line in lines if line.strip() and not line.startswith(_COMMENTS))
+        return [_fields(line) for line in itertools.islice(told, _LINES_LOOKED_AT)]
+
+
+def _fields(line: str) -> list[str]:
+    for delimiter in ("\t", ","):
+        if delimiter in line:
+            return [field.strip() for field in line.strip("\n").split(delimiter)]
+    return line.split()
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("+-").isdigit()
+
+
+def _with_names(source: str, message: str) -> str:
+    """An unknown name is answered with those that are known."""
+    if Path(source).expanduser().exists() or "/" in source or "." in source:
+        return message
+    names = ", ".join([*list_vectors(), *list_hierarchies()])
+    return f"{message}\nNames that are known: {names}"

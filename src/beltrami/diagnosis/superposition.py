@@ -1,0 +1,196 @@
+"""How much the rows of a model's output table overlap, beside random directions.
+
+A model with more tokens than dimensions has to let their directions overlap. Random directions have
+a mean squared cosine of 1/m in m dimensions, and no more than about that is needed. A common part
+of all rows adds to it without being about tokens: hence the same number about the rows' mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from beltrami.analysis.superposition import Overlaps, overlaps, unused_rows
+from beltrami.data.vectors import Unembedding
+from beltrami.diagnosis.numbers import finite, significant
+from beltrami.diagnosis.source import Tick
+
+PAIRS = 200_000  # for the picture, and for means of |cos| of large tables
+QUANTILES = 201  # of the norms, for their picture
+NUMBERS_AT_ONCE = 1 << 24  # that are read, 64 MiB: so large that the system takes them back
+ABOUT = 1.5  # times 1/m, which still is about 1/m
+FEWEST = 2  # rows that can be compared
+# Rows are told apart by so many random projections, which keep distances to about an eighth: those
+# that repeat each other, as padding does, are much nearer than all others.
+SKETCH = 32
+_PASSES = 4  # over the rows: one here, three for the overlaps
+
+
+def superposition(
+    table: Unembedding, tick: Tick, *, pairs: int = PAIRS, seed: int = 0
+) -> dict[str, Any]:
+    """Overlaps and norms of the rows that are used.
+
+    Returns what is missing under "missing" where there is nothing to compare.
+    """
+    rows = _Rows(table, tick)
+    norms, sketch = rows.first_look()
+    finite_rows = torch.isfinite(norms)
+    tokenless = torch.zeros(len(norms), dtype=torch.bool)
+    tokenless[torch.tensor(table.vectors.tokenless, dtype=torch.long)] = True
+    zero = finite_rows & (norms == 0)
+    like_padding = unused_rows(sketch) & finite_rows & ~zero
+    used = finite_rows & ~zero & ~tokenless & ~like_padding
+    found: dict[str, Any] = {
+        "table": table.role,
+        "tensor": table.vectors.tensor,
+        "rows": len(norms),
+        "compared": int(used.sum()),
+        "width": table.vectors.width,
+        "hidden_width": table.hidden,
+        "left_out": {
+            "rows_that_are_not_finite": int((~finite_rows).sum()),
+            "rows_of_zeros": int(zero.sum()),
+            "rows_without_a_token": int((tokenless & finite_rows & ~zero).sum()),
+            "rows_that_repeat_each_other": int((like_padding & ~tokenless).sum()),
+        },
+    }
+    if found["compared"] < FEWEST:
+        tick(1.0)
+        left = left_out(found)
+        why = f" once {left} are left out" if left else ""
+        return {**found, "missing": f"{found['compared']} rows are too few to compare{why}"}
+    measured = overlaps(rows, used=used, pairs=pairs, seed=seed)
+    tick(1.0)
+    found["overlaps"] = _written(measured)
+    found["ratio"] = measured.mean_squared / measured.random
+    found["ratio_centred"] = finite(measured.mean_squared_centred / measured.random)
+    found["norms"] = _norms(norms[used])
+    found["reading"] = reading(found)
+    return found
+
+
+def left_out(found: dict[str, Any]) -> str:
+    """Which rows are not compared, in words; empty if all are."""
+    counts = found["left_out"].items()
+    return ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in counts if n)
+
+
+def as_overlaps(found: dict[str, Any]) -> Overlaps:
+    """The measurement again, from its numbers."""
+    given: dict[str, Any] = {}
+    for field in fields(Overlaps):
+        value = found[field.name]
+        given[field.name] = tuple(value) if isinstance(value, list) else value
+        if value is None:
+            given[field.name] = math.nan
+    return Overlaps(**given)
+
+
+def reading(found: dict[str, Any]) -> str:
+    """What the overlaps say, in words."""
+    measured, raw, centred = found["overlaps"], found["ratio"], found["ratio_centred"]
+    if measured["rows"] <= measured["dimensions"]:
+        return (
+            f"There are no more rows ({measured['rows']:,}) than dimensions "
+            f"({measured['dimensions']:,}): they need not overlap at all."
+        )
+    if raw <= ABOUT:
+        return (
+            f"Rows overlap {raw:.3g} times as much as random directions: {measured['rows']:,} of "
+            f"them share {measured['dimensions']:,} dimensions about evenly, as in strong "
+            "superposition."
+        )
+    if centred is None:
+        return "All rows are one direction but for rounding."
+    if centred <= ABOUT:
+        return (
+            f"Rows overlap {raw:.3g} times as much as random directions, and {centred:.3g} times "
+            "once their mean is taken off: the excess is one common direction, and not "
+            "superposition of features."
+        )
+    more = f"Rows overlap {raw:.3g} times as much as random directions"
+    if centred < raw / ABOUT:
+        return (
+            f"{more}. Part of that is one common direction; {centred:.3g} times as much is left "
+            "once it is taken off, by clusters, or by few directions that many rows use."
+        )
+    return (
+        f"{more}, and {centred:.3g} times once their mean is taken off: no common direction does "
+        "that, but clusters, or few directions that many rows use."
+    )
+
+
+class _Rows:
+    """Blocks of rows, as often as they are asked for, with the share that is done."""
+
+    def __init__(self, table: Unembedding, tick: Tick) -> None:
+        self.vectors, self._tick = table.vectors, tick
+        self._read = 0
+
+    def __call__(self) -> Iterator[Tensor]:
+        """All rows; those that are not finite as 0, so that sums stay numbers."""
+        for _, block in self._blocks():
+            yield _mended(block)
+
+    def first_look(self) -> tuple[Tensor, Tensor]:
+        """Norms of all rows, (n,), and the rows in few dimensions, (n, k); float64."""
+        n, width = self.vectors.rows, self.vectors.width
+        norms = torch.empty(n, dtype=torch.float64)
+        projection = _projection(width)
+        sketch = torch.empty(n, projection.shape[1], dtype=torch.float64)
+        for first, block in self._blocks():
+            some = slice(first, first + len(block))
+            wide = block.double()
+            norms[some] = torch.linalg.vector_norm(wide, dim=1)
+            sketch[some] = _mended(wide) @ projection
+        return norms, sketch
+
+    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
+        step = max(1, NUMBERS_AT_ONCE // self.vectors.width)
+        for first, block in self.vectors.blocks(step):
+            yield first, block
+            self._read += len(block)
+            self._tick(min(1.0, self._read / (_PASSES * self.vectors.rows)))
+
+
+def _projection(width: int) -> Tensor:
+    """(width, k), float64, that keeps lengths in the mean; narrow rows stay as they are."""
+    if width <= SKETCH:
+        return torch.eye(width, dtype=torch.float64)
+    g = torch.Generator().manual_seed(0)
+    return torch.randn(width, SKETCH, generator=g, dtype=torch.float64) / math.sqrt(SKETCH)
+
+
+def _mended(block: Tensor) -> Tensor:
+    lost = ~torch.isfinite(block).all(1, keepdim=True)
+    return block.masked_fill(lost, 0.0) if bool(lost.any()) else block
+
+
+def _written(measured: Overlaps) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in asdict(measured).items():
+        if isinstance(value, tuple):
+            found[name] = [significant(v) if isinstance(v, float) else v for v in value]
+        else:
+            found[name] = finite(value) if isinstance(value, float) else value
+    return found
+
+
+def _norms(norms: Tensor) -> dict[str, Any]:
+    ordered = norms.sort().values
+    n = len(ordered)
+    at = torch.linspace(0, n - 1, min(QUANTILES, n)).round().long()
+    return {
+        "mean": float(ordered.mean()),
+        "deviation": float(ordered.std()),
+        "least": float(ordered[0]),
+        "median": float(ordered[n // 2]),
+        "most": float(ordered[-1]),
+        "quantiles": [significant(v) for v in ordered[at].tolist()],
+    }

@@ -1,0 +1,94 @@
+"""The section of the page on overlaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beltrami.diagnosis.superposition import as_overlaps, left_out
+from beltrami.report.charts import histogram
+from beltrami.report.page import Figure, Row, Section, Table
+
+HEADING = "Superposition"
+WHAT_OVERLAP_IS = (
+    "A model with more tokens than dimensions lets their directions overlap. The overlap is the "
+    "mean squared cosine of pairs of rows. Random directions in m dimensions have 1/m of it, and "
+    "the Welch bound is the least that so many rows can have. Centred is once the mean of the rows "
+    "is taken off: a value far above 1/m that falls to about 1/m then is one common direction, and "
+    "not superposition of features."
+)
+ROLES = {
+    "output": "the output table",
+    "embedding": "the token embedding, as the output table is tied to it, or there is none",
+    "rows": "the rows of the table",
+}
+
+
+def superposition_section(found: dict[str, Any]) -> Section:
+    """What was measured, in words, pictures and numbers."""
+    if "missing" in found:
+        return Section(HEADING, (f"Not measured: {found['missing']}.",))
+    measured, norms = found["overlaps"], found["norms"]
+    picture = Figure(
+        "Overlaps of pairs",
+        as_overlaps(measured).plot().svg,
+        "|cos| of random pairs of rows, as they are and without their mean.",
+        wide=True,
+    )
+    chart = histogram(
+        {"rows": norms["quantiles"]},
+        title="Norms of the rows that are compared",
+        description="How long rows are.",
+        x_label="Norm",
+        y_label="Share of rows",
+        share=True,
+    )
+    lengths = Figure("Norms", chart, "By quantiles of the rows that are compared.", wide=True)
+    return Section(
+        HEADING,
+        (found["reading"], WHAT_OVERLAP_IS, measured_rows(found)),
+        (picture, lengths),
+        (_table(found),),
+    )
+
+
+def measured_rows(found: dict[str, Any]) -> str:
+    """Which rows were compared, and which were not."""
+    tensor = f" ({found['tensor']})" if found["tensor"] else ""
+    told = (
+        f"Compared are {found['compared']:,} of {found['rows']:,} rows of "
+        f"{ROLES[found['table']]}{tensor}."
+    )
+    if left := left_out(found):
+        told += f" Left out: {left}."
+    if found["width"] != found["hidden_width"]:
+        told += (
+            f" Rows have {found['width']:,} numbers, and the model's states "
+            f"{found['hidden_width']:,}, which are projected first; m is {found['width']:,} here."
+        )
+    return told
+
+
+def _table(found: dict[str, Any]) -> Table:
+    measured, norms = found["overlaps"], found["norms"]
+    rows = (
+        Row("Overlap", "mean squared cosine", _pair(measured, "mean_squared")),
+        Row("times 1/m", "1: as random", (number(found["ratio"]), number(found["ratio_centred"]))),
+        Row("Mean |cos|", "", _pair(measured, "mean_absolute")),
+        Row("From equal overlaps", "0: an equiangular frame", _pair(measured, "etf_distance")),
+        Row("of random directions", "1/m", (number(measured["random"]),) * 2),
+        Row("at least", "Welch's bound", (number(measured["welch"]),) * 2),
+        Row("Norm", "mean", (number(norms["mean"]), "–")),
+        Row("Norm", "standard deviation", (number(norms["deviation"]), "–")),
+        Row("Norm", "least", (number(norms["least"]), "–")),
+        Row("Norm", "most", (number(norms["most"]), "–")),
+    )
+    return Table(f"Overlaps in {measured['dimensions']:,} dimensions", ("Raw", "Centred"), rows)
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    return "–" if value is None else f"{value:.3g}".replace("-", "−")
+
+
+def _pair(found: dict[str, Any], name: str) -> tuple[str, str]:
+    return number(found[name]), number(found[f"{name}_centred"])

@@ -1,0 +1,92 @@
+"""δ of samples beside that of noise, trees, spheres and random graphs of the same size.
+
+A small δ by itself says nothing: noise in many dimensions has one, too, and so has noise of which a
+few points are far out. What counts is how far the data are from noise of their own spectrum and, of
+vectors, of their own lengths, on the way to a tree: `1 − δ/δ of noise`, of the noise that has less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from beltrami.analysis.gromov import curvature_estimate, delta_hyperbolicity
+from beltrami.analysis.null_models import (
+    DEGREE,
+    random_graph_distances,
+    sphere_distances,
+    tree_distances,
+)
+from beltrami.diagnosis.numbers import Mean, mean_of
+from beltrami.diagnosis.source import Drawn, Source, Tick
+
+DATA, NOISE, AT_RADII = "data", "noise", "noise of equal lengths"
+REFERENCES = {
+    "tree": "a random tree",
+    "sphere": "points on a sphere's surface",
+    "random graph": "a random graph of mean degree 4",
+}
+
+
+def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick) -> dict[str, Any]:
+    """Relative δ of all, with intervals over the samples; differences are paired by sample."""
+    noises = {NOISE: source.noise}
+    if source.noise_at_radii:
+        noises[AT_RADII] = source.noise_at_radii
+    found: dict[str, list[float]] = {name: [] for name in (DATA, *noises, *REFERENCES)}
+    deltas, diameters = [], []
+    done = 0
+
+    def relative(d: Tensor) -> float:
+        nonlocal done
+        value = delta_hyperbolicity(d, "distances").relative
+        done += 1
+        tick(done / (len(drawn) * len(found)))
+        return value
+
+    for i, one in enumerate(drawn):
+        n, own = len(one.rows), seed + i
+        delta = delta_hyperbolicity(one.distances, "distances")
+        deltas.append(delta.delta)
+        diameters.append(delta.diameter)
+        found[DATA].append(delta.relative)
+        done += 1
+        found[NOISE].append(relative(source.null(one, own)))
+        if AT_RADII in noises:
+            null = source.null_at_radii(one, own)
+            assert null is not None
+            found[AT_RADII].append(relative(null))
+        found["tree"].append(relative(tree_distances(n, seed=own)))
+        found["sphere"].append(relative(sphere_distances(n, seed=own)))
+        degree = min(DEGREE, n - 1)
+        found["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
+    nearest = min(noises, key=lambda name: sum(found[name]))
+    excess = [d - n for d, n in zip(found[DATA], found[nearest], strict=True)]
+    mean = sum(found[DATA]) / len(found[DATA])
+    return {
+        "relative_delta": {name: mean_of(values) for name, values in found.items()},
+        "excess_over_noise": mean_of(excess),
+        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(found[nearest])),
+        "delta": mean_of(deltas),
+        "diameter": mean_of(diameters),
+        "curvature_by_rule_of_thumb": curvature_estimate(mean),
+        "values": found,
+        "compared": len(drawn[0].rows),
+        "samples": len(drawn),
+        "all_points": len(drawn[0].rows) == source.count,
+        "noises": noises,
+        "nearest_noise": nearest,
+    }
+
+
+def _way(excess: Mean, noise: Mean) -> Mean:
+    """How far from noise, at 0, to a tree, at 1; nothing is on a way between two trees."""
+    if not noise["mean"]:
+        return {"mean": None, "half_width": None}
+    off = excess["half_width"]
+    return {
+        "mean": -(excess["mean"] or 0.0) / noise["mean"],
+        "half_width": None if off is None else off / noise["mean"],
+    }

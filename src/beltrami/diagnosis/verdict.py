@@ -1,0 +1,152 @@
+"""What the numbers say, in words, by a rule that is stated beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from beltrami.diagnosis.numbers import as_interval
+from beltrami.diagnosis.tree_likeness import DATA
+
+LITTLE, STRONG = 0.25, 0.6  # of the way from noise to a tree
+WORTH = 0.1  # share of flat space's distortion that hyperbolic space saves
+BROKEN = 0.01  # share of triangles that are none, above which distances are none
+RULE = (
+    "The rule: δ, Gromov's measure relative to the diameter, is compared with that of noise of the "
+    "same size and spread and, but for graphs, of noise with the spread of the data's directions "
+    "that is as far from its mean: with the one that has less, for a few points far out look like "
+    "a star. If the 95 % interval of the difference includes 0, or the data have more, they are no "
+    "more tree-like than noise. "
+    "Else 1 − δ/δ of noise says how far they are on the way from noise (0) to a tree (1): below "
+    f"{LITTLE} a little, from {STRONG} strongly. And "
+    f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
+    "many dimensions. That alone would say little: hyperbolic space holds noise of many dimensions "
+    "better, too, as the fits show. Where no fits were asked for, δ decides. Distances of which "
+    f"more than {BROKEN:.0%} of the triangles are none get no verdict."
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A short answer, what it rests on, and whether to try hyperbolic geometry."""
+
+    answer: str
+    reason: str
+    level: str  # "none", "little", "some", "strong" or "unclear"
+    worth_trying: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the document."""
+        return {
+            "answer": self.answer,
+            "reason": self.reason,
+            "level": self.level,
+            "worth_trying": self.worth_trying,
+            "rule": RULE,
+        }
+
+
+def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0) -> Verdict:
+    """The verdict on tree-likeness, with what the fits of curvature add where there are any.
+
+    Args:
+        tree, fits: these parts. broken: the share of triangles that are none.
+    """
+    nearest = tree["nearest_noise"]
+    delta = {name: as_interval(found) for name, found in tree["relative_delta"].items()}
+    excess, way = (as_interval(tree[k]) for k in ("excess_over_noise", "way_from_noise_to_a_tree"))
+    reason = (
+        f"Relative δ is {delta[DATA].format()}, that of {tree['noises'][nearest]} "
+        f"{delta[nearest].format()}, and that of a tree {delta['tree'].format()}: the difference "
+        f"to noise is {excess.format()}."
+    )
+    if broken > BROKEN:
+        return Verdict(
+            f"It cannot be told: {broken:.1%} of the triangles are none, so that these are no "
+            "distances of any space.",
+            reason,
+            "unclear",
+            False,
+        )
+    if tree["way_from_noise_to_a_tree"]["mean"] is None:
+        return Verdict(
+            "It cannot be told: noise of this size and spread is a tree itself.",
+            reason,
+            "unclear",
+            False,
+        )
+    if way.mean >= LITTLE and excess.mean + (excess.half_width or 0.0) >= 0:
+        return Verdict(
+            "It cannot be told: these data look more tree-like than noise, but the samples differ "
+            "too much. More --repeats would narrow the interval.",
+            reason,
+            "unclear",
+            False,
+        )
+    if excess.mean + (excess.half_width or 0.0) >= 0:
+        return Verdict(
+            "Hyperbolic geometry is not expected to help here: these data are no more tree-like "
+            "than noise.",
+            reason,
+            "none",
+            False,
+        )
+    reason += f" They are {way.mean:.0%} of the way from noise to a tree."
+    level = "little" if way.mean < LITTLE else "strong" if way.mean >= STRONG else "some"
+    if level == "little":
+        return Verdict(
+            "Hyperbolic geometry is expected to help little: these data are only slightly more "
+            "tree-like than noise.",
+            reason,
+            level,
+            False,
+        )
+    how = "strongly" if level == "strong" else "somewhat"
+    found = distortions(fits) if fits is not None else None
+    if found is None:
+        return Verdict(f"These data are {how} tree-like.", reason, level, True)
+    reason += (
+        f" In {found.dimensions} dimensions hyperbolic space distorts the distances by "
+        f"{found.hyperbolic:.3f} in the mean and flat space by {found.flat:.3f}; of noise these "
+        f"are {found.noise_hyperbolic:.3f} and {found.noise_flat:.3f}."
+    )
+    if found.hyperbolic > (1 - WORTH) * found.flat:
+        return Verdict(
+            f"These data are {how} tree-like, but flat space holds them about as well: try "
+            "hyperbolic geometry only where few dimensions count.",
+            reason,
+            level,
+            False,
+        )
+    chance = "is expected to help" if level == "strong" else "may help"
+    return Verdict(
+        f"Hyperbolic geometry {chance}: these data are {how} tree-like. Try it beside its "
+        "Euclidean twin.",
+        reason,
+        level,
+        True,
+    )
+
+
+@dataclass(frozen=True)
+class Distortions:
+    """Of the best fit, in hyperbolic and flat space: of the data, and of noise."""
+
+    dimensions: int
+    hyperbolic: float
+    flat: float
+    noise_hyperbolic: float
+    noise_flat: float
+
+
+def distortions(fits: dict[str, Any]) -> Distortions:
+    """Those in the dimensions that serve the data best."""
+    place = [fit["dimensions"] for fit in fits["fits"]].index(fits["best_dimensions"])
+    data, noise = fits["fits"][place], fits["noise_fits"][place]
+    return Distortions(
+        data["dimensions"],
+        data["distortion"],
+        data["flat_distortion"],
+        noise["distortion"],
+        noise["flat_distortion"],
+    )

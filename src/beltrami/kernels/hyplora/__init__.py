@@ -1,0 +1,1 @@
+"""Operations of HypLoRA adapters: a low-rank update times a gain for each token."""

@@ -1,0 +1,1 @@
+"""Launching kernels: the dispatcher between plain and fused versions, dtypes, saved tensors."""

@@ -1,0 +1,1 @@
+"""Operations of transformer layers: time columns, centroid attention, residuals, class scores."""

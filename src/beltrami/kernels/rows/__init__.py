@@ -1,0 +1,1 @@
+"""Optimiser steps on the rows of a table of points."""

@@ -1,0 +1,1 @@
+"""Training: glue for `transformers.Trainer`, the NaN finder, and what all trainings share."""
