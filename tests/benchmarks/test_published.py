@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from benchmarks import adapters, adapters_report, markers
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,9 +15,3 @@ def test_the_speed_table_is_measured() -> None:
     page = (ROOT / "benchmarks/RESULTS.md").read_text()
     assert "not measured yet" not in page.lower()
     assert "make bench" in page
-
-
-def test_the_adapters_table_is_what_was_measured() -> None:
-    about, timings = adapters.read(ROOT / "benchmarks/results/adapters.json")
-    page = markers.read(ROOT / "benchmarks/RESULTS.md", "adapters cpu")
-    assert page.strip() == adapters_report.markdown(timings, about).strip()
