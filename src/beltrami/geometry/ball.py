@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar, debugging, prepare
+from beltrami.geometry.checks import Scalar, debugging, no_autocast, prepare
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
@@ -333,7 +333,7 @@ def _weighted_steps(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     resolve; float64 has no wider product and takes the differences first, a block at a time.
     """
     if x.dtype != torch.float64 and x.device.type != "mps":
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x):
             w, wide = w.double(), x.double()
             return (w.sum(-1, keepdim=True) * wide - w @ y.double()).to(x.dtype)
     rows = max(1, _BLOCK_ELEMENTS // max(1, y.shape[-2] * y.shape[-1]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -59,6 +59,12 @@ def prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.d
     if _debug_depth:
         check_finite(**tensors)
     return [t.to(compute) for t in tensors.values()], c, dtype
+
+
+def no_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Autocast off where x is; nothing on the meta device, for which torch has no autocast."""
+    kind = x.device.type
+    return nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def check_integer(name: str, value: int, least: int = 1) -> None:
@@ -124,9 +130,11 @@ def _common_dtype(tensors: dict[str, Tensor]) -> tuple[torch.dtype, torch.dtype]
             raise TypeError(f"{name} must be a torch.Tensor, got {type(t).__name__}")
         if not t.is_floating_point():
             raise TypeError(f"{name} must be a floating point tensor, got {t.dtype}: use .float()")
-        dtype = t.dtype if dtype is None else torch.promote_types(dtype, t.dtype)
+        if t.dtype != dtype:  # promote_types is a dispatched operator
+            dtype = t.dtype if dtype is None else torch.promote_types(dtype, t.dtype)
     assert dtype is not None
-    return dtype, torch.promote_types(dtype, torch.float32)
+    half = dtype in (torch.bfloat16, torch.float16)
+    return dtype, torch.float32 if half else dtype
 
 
 def _check_last_dims(tensors: dict[str, Tensor]) -> None:

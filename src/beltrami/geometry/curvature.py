@@ -9,11 +9,20 @@ with `raw = 0` at the start. So c is `init` to the last digit in every dtype (a 
 would come back as 0.99999996 in float32), near the start one unit of `raw` is one unit of log c,
 and c approaches its bounds without reaching them. The slope `f' = (1 + (r/b)⁴)^{-5/4}` falls like
 a power, not like an exponential, so a curvature that was driven to a bound can come back.
+
+The law takes some fifteen operations on one number, as long as a layer. `shared_curvatures` is the
+context in which each curvature is evaluated once, however many layers read it; models and blocks
+open it around their forward pass.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +30,9 @@ from torch import Tensor, nn
 # f stops this far (in log c) short of the bounds, and a learnable `init` must keep ten times that
 # distance: rounding in float32 then never carries c across a bound.
 _MARGIN = 1e-5
+
+# raw over its bound beyond which f is the bound itself in every dtype; its fourth power is finite.
+_FARTHEST = 1e8
 
 # The part of the interval between the bounds, in log c, that counts as sitting at a bound.
 _AT_BOUND = 0.02
@@ -83,13 +95,39 @@ class Curvature(nn.Module):
         Either broadcasts against `x[..., :1]`: several curvatures belong to the second to last
         dimension of x, (..., size, d). The dtype is that of `raw`, but at least float32.
         """
-        return self.value_at(self.raw)
+        return self.evaluate()[0]
+
+    @property
+    def radius(self) -> Tensor:
+        """The radius of curvature `1/√c` now, in the shape of `value`."""
+        return self.evaluate()[1]
+
+    def evaluate(self, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+        """(c, 1/√c) on a device, that of `raw` unless given; see `shared_curvatures`."""
+        shared = None if torch.compiler.is_compiling() else getattr(_local, "shared", None)
+        if shared is None:
+            return _on(self._law(), device)
+        raw = self.raw
+        # A result without gradient must not serve a reader that needs one, nor the other way round.
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        key = id(self), *modes
+        version = -1 if raw.is_inference() else raw._version
+        entry = shared.get(key)
+        if entry is None or entry.raw is not raw or entry.version != version:
+            entry = shared[key] = _Evaluated(raw, version, {raw.device: self._law()})
+        place = raw.device if device is None else device
+        if place not in entry.by_device:
+            entry.by_device[place] = _on(entry.by_device[raw.device], place)
+        return entry.by_device[place]
+
+    def _law(self) -> tuple[Tensor, Tensor]:
+        c, radius = curvature_law(self.raw, self.init, *self.reach)
+        return (c, radius) if self.size == 1 else (c.unsqueeze(-1), radius.unsqueeze(-1))
 
     def value_at(self, raw: Tensor) -> Tensor:
-        """The curvature that some `raw` stands for; `value` is that of our own."""
-        raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
-        value = self.init * torch.exp(self._deviation(raw))
-        return value if self.size == 1 else value.unsqueeze(-1)
+        """The curvature that another `raw` stands for."""
+        c = curvature_law(raw, self.init, *self.reach)[0]
+        return c if self.size == 1 else c.unsqueeze(-1)
 
     def forward(self) -> Tensor:
         """`value`."""
@@ -126,14 +164,113 @@ class Curvature(nn.Module):
             up, down = max(up, _MARGIN), max(down, _MARGIN)
         return up, down
 
-    def _deviation(self, raw: Tensor) -> Tensor:
-        """f(raw), written for |raw| > b with the bound in front so that nothing overflows."""
-        up, down = self.reach
-        bound = torch.where(raw > 0, torch.full_like(raw, up), -down)
-        inside = raw.abs() < bound.abs()
-        inner, outer = torch.where(inside, raw, 0.0), torch.where(inside, bound, raw)
-        near = inner / (1 + (inner / bound) ** 4) ** 0.25
-        return torch.where(inside, near, bound / (1 + (bound / outer) ** 4) ** 0.25)
+
+# --- the law --------------------------------------------------------------------------------------
+
+
+def curvature_law(raw: Tensor, init: float, up: float, down: float) -> tuple[Tensor, Tensor]:
+    """`c = init·exp(f(raw))` and `1/√c`, in float32 at least, in the shape of raw.
+
+    Args:
+        raw: 0 at the start.
+        init: the curvature there.
+        up, down: how far log c can go, both ways.
+    """
+    out: tuple[Tensor, Tensor] = _Law.apply(raw, init, up, down)
+    return out
+
+
+def law_and_slope(raw: Tensor, init: float, up: float, down: float) -> tuple[Tensor, Tensor]:
+    """c and dc/draw = c·(1 + t⁴)^{-5/4}, where t = |raw/b|."""
+    r = raw if raw.dtype == torch.float64 else raw.float()
+    b = torch.where(r > 0, up, -down).to(r.dtype)
+    t = r / b
+    t = torch.where(t < _FARTHEST, t, _FARTHEST)
+    p = 1 + t**4
+    c = init * torch.exp(b * t * p**-0.25)
+    return c, c * p**-1.25
+
+
+class _Law(torch.autograd.Function):
+    """(c, 1/√c).
+
+    In eager mode raw is kept outside of autograd's saved tensors, which activation checkpointing
+    counts: it may recompute a layer with an evaluation that the layer's forward pass did not need.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(raw: Tensor, init: float, up: float, down: float) -> tuple[Tensor, Tensor]:
+        c, _ = law_and_slope(raw, init, up, down)
+        return c, torch.rsqrt(c)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        raw, *ctx.constants = inputs
+        # What a compiler traces and what torch.func transforms has to be saved as usual.
+        usual = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack()
+        ctx.raw = None if usual else raw
+        if usual:
+            ctx.save_for_backward(raw)
+
+    @staticmethod
+    def backward(ctx: Any, by_c: Tensor, by_radius: Tensor) -> tuple[Tensor | None, ...]:
+        raw = ctx.saved_tensors[0] if ctx.raw is None else ctx.raw
+        c, slope = law_and_slope(raw, *ctx.constants)
+        by_c = by_c - by_radius * torch.rsqrt(c) / (2 * c)
+        return (by_c * slope).to(raw.dtype), None, None, None
+
+
+# --- one evaluation a forward pass ------------------------------------------------------------------
+
+
+class _Evaluated(NamedTuple):
+    raw: Tensor
+    version: int
+    by_device: dict[torch.device, tuple[Tensor, Tensor]]
+
+
+_local = threading.local()  # .shared: curvatures evaluated inside `shared_curvatures`
+_Forward = TypeVar("_Forward", bound=Callable[..., Any])
+
+
+@contextmanager
+def shared_curvatures() -> Iterator[None]:
+    """Evaluate each learnable curvature once inside the context, however often it is read.
+
+    For the forward pass of a model; the outermost context counts. A parameter that changes inside
+    is evaluated again. What `torch.compile` traces evaluates the law where it stands, since a
+    compiler merges equal operations itself.
+
+    >>> with shared_curvatures():
+    ...     y = model(x)
+    """
+    if getattr(_local, "shared", None) is not None:
+        yield
+        return
+    _local.shared = {}
+    try:
+        yield
+    finally:
+        _local.shared = None
+
+
+def shares_curvatures(forward: _Forward) -> _Forward:
+    """Decorator of a module's `forward`: it runs inside `shared_curvatures`."""
+
+    @functools.wraps(forward)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return forward(*args, **kwargs)
+        with shared_curvatures():
+            return forward(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _on(pair: tuple[Tensor, Tensor], device: torch.device | None) -> tuple[Tensor, Tensor]:
+    return pair if device is None else (pair[0].to(device), pair[1].to(device))
 
 
 def _check(

@@ -25,7 +25,14 @@ from torch import Tensor
 
 from beltrami.geometry import lorentz, poincare, radial
 from beltrami.geometry.ball import check_inside, gap
-from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debugging, prepare
+from beltrami.geometry.checks import (
+    Scalar,
+    as_scalar,
+    check_curvature,
+    debugging,
+    no_autocast,
+    prepare,
+)
 from beltrami.geometry.chord import dot, half_sinh_sq, root
 from beltrami.geometry.plane_frame import (
     log_light_cone,
@@ -110,7 +117,7 @@ def hyperplane_logits(
     wide = product_dtype or x.dtype
     xw, zw, a = x.to(wide), normals.to(wide), offsets.to(device=x.device, dtype=wide)
     cw = c.to(wide) if isinstance(c, Tensor) else c
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         products = xw @ zw.mT  # (..., k)
     length = root(dot(zw, zw)).squeeze(-1)  # (k,)
     return scores_of_products(products, torch.sqrt(1 + cw * dot(xw, xw)), length, a, c, x.dtype)
@@ -381,7 +388,7 @@ def project_to_subspace(x: Tensor, directions: Tensor, c: Scalar = 1.0) -> Tenso
     """
     (x, directions), c, dtype = prepare(c, x=x, directions=directions)
     _check_directions(directions)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         inside = (x @ directions.mT) @ directions
     rest = x - inside
     return (inside / torch.sqrt(1 + c * dot(rest, rest))).to(dtype)
@@ -409,7 +416,7 @@ def horospherical_projection(x: Tensor, directions: Tensor, c: Scalar = 1.0) -> 
     c_rows = c.unsqueeze(-2) if isinstance(c, Tensor) and c.ndim > 1 else c
     levels = busemann(x.unsqueeze(-2), directions, c_rows)  # (..., k)
     h = torch.exp(c**0.5 * levels)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         u = x @ directions.mT  # (..., k)
         rest = x - u @ directions
         k = directions.shape[-2]

@@ -19,6 +19,7 @@ dimension counts the points of a set, they belong to the one before it: (..., k,
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import ClassVar, Protocol
@@ -54,6 +55,21 @@ class Manifold(ABC):
     @abstractmethod
     def c(self) -> Scalar:
         """The curvature −c now: a float, or a tensor that broadcasts against x[..., :1]."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the curvature, () for a number, (1,) or (k, 1); it is not evaluated."""
+        return torch.Size()
+
+    def c_like(self, x: Tensor) -> Scalar:
+        """`c` on the device of x, where layers read it."""
+        c = self.c
+        return c.to(x.device) if isinstance(c, Tensor) else c
+
+    def radius_like(self, x: Tensor) -> Scalar:
+        """The radius of curvature `1/√c` on the device of x; infinite in flat space."""
+        c = self.c_like(x)
+        return math.inf if not isinstance(c, Tensor) and c == 0 else c**-0.5
 
     @abstractmethod
     def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
@@ -219,9 +235,33 @@ class _Curved(Manifold):
         """The number the functions take."""
         return self._given.value if isinstance(self._given, Curvature) else self._given
 
+    def _on(self, x: Tensor) -> Scalar:
+        """That number for points x: a `Curvature` is read on their device."""
+        given = self._given
+        return given.evaluate(x.device)[0] if isinstance(given, Curvature) else given
+
     @property
     def c(self) -> Scalar:
         return self._k
+
+    def c_like(self, x: Tensor) -> Scalar:
+        given = self._given
+        if isinstance(given, Curvature):
+            return given.evaluate(x.device)[0]
+        return super().c_like(x)
+
+    def radius_like(self, x: Tensor) -> Scalar:
+        given = self._given
+        if isinstance(given, Curvature):
+            return given.evaluate(x.device)[1]
+        return super().radius_like(x)
+
+    @property
+    def shape(self) -> torch.Size:
+        given = self._given
+        if isinstance(given, Curvature):
+            return torch.Size((1,) if given.size == 1 else (given.size, 1))
+        return given.shape if isinstance(given, Tensor) else torch.Size()
 
     @property
     def curvature(self) -> Curvature | None:
@@ -257,58 +297,58 @@ class _Curved(Manifold):
         return f"{type(self).__name__}({self._argument}={given})"
 
     def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
-        return self._functions.dist(x, y, self._k, keepdim=keepdim)
+        return self._functions.dist(x, y, self._on(x), keepdim=keepdim)
 
     def dist_sq(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
-        return self._functions.dist_sq(x, y, self._k, keepdim=keepdim)
+        return self._functions.dist_sq(x, y, self._on(x), keepdim=keepdim)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
-        return self._functions.dist0(x, self._k, keepdim=keepdim)
+        return self._functions.dist0(x, self._on(x), keepdim=keepdim)
 
     def pairwise_dist(self, x: Tensor, y: Tensor) -> Tensor:
-        k = self._k
+        k = self._on(x)
         if isinstance(k, Tensor) and k.ndim > 1:
             k = k.unsqueeze(-2)  # one curvature a set
         return self._functions.pairwise_dist(x, y, k)
 
     def exp(self, x: Tensor, v: Tensor) -> Tensor:
-        return self._functions.exp(x, v, self._k)
+        return self._functions.exp(x, v, self._on(x))
 
     def log(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._functions.log(x, y, self._k)
+        return self._functions.log(x, y, self._on(x))
 
     def exp0(self, v: Tensor) -> Tensor:
-        return self._functions.exp0(v, self._k)
+        return self._functions.exp0(v, self._on(v))
 
     def log0(self, x: Tensor) -> Tensor:
-        return self._functions.log0(x, self._k)
+        return self._functions.log0(x, self._on(x))
 
     def transport(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
-        return self._functions.transport(x, y, v, self._k)
+        return self._functions.transport(x, y, v, self._on(x))
 
     def transport_from0(self, y: Tensor, v: Tensor) -> Tensor:
-        return self._functions.transport_from0(y, v, self._k)
+        return self._functions.transport_from0(y, v, self._on(y))
 
     def transport_to0(self, x: Tensor, v: Tensor) -> Tensor:
-        return self._functions.transport_to0(x, v, self._k)
+        return self._functions.transport_to0(x, v, self._on(x))
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor, *, keepdim: bool = False) -> Tensor:
-        return self._functions.inner(x, u, v, self._k, keepdim=keepdim)
+        return self._functions.inner(x, u, v, self._on(x), keepdim=keepdim)
 
     def norm(self, x: Tensor, v: Tensor, *, keepdim: bool = False) -> Tensor:
-        return self._functions.norm(x, v, self._k, keepdim=keepdim)
+        return self._functions.norm(x, v, self._on(x), keepdim=keepdim)
 
     def geodesic(self, x: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
-        return self._functions.geodesic(x, y, t, self._k)
+        return self._functions.geodesic(x, y, t, self._on(x))
 
     def midpoint(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._functions.midpoint(x, y, self._k)
+        return self._functions.midpoint(x, y, self._on(x))
 
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        return self._functions.centroid(x, weights, self._k)
+        return self._functions.centroid(x, weights, self._on(x))
 
     def riemannian_grad(self, x: Tensor, g: Tensor) -> Tensor:
-        return self._functions.riemannian_grad(x, g, self._k)
+        return self._functions.riemannian_grad(x, g, self._on(x))
 
     def retract(self, x: Tensor, v: Tensor) -> Tensor:
         (x, v), _, dtype = prepare(1.0, x=x, v=v)
@@ -331,7 +371,7 @@ class Lorentz(_Curved):
 
     def frechet_mean(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """The point of least weighted squared distance to points (..., n, d), by iteration."""
-        return lorentz.frechet_mean(x, weights, self._k)
+        return lorentz.frechet_mean(x, weights, self._on(x))
 
 
 class PoincareBall(_Curved):
@@ -345,11 +385,11 @@ class PoincareBall(_Curved):
     _bordered: ClassVar[bool] = True
 
     def project(self, x: Tensor) -> Tensor:
-        return poincare.project(x, self._k)
+        return poincare.project(x, self._on(x))
 
     def frechet_mean(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """The point of least weighted squared distance to points (..., n, d), by iteration."""
-        return poincare.frechet_mean(x, weights, self._k)
+        return poincare.frechet_mean(x, weights, self._on(x))
 
 
 class Sphere(_Curved):
@@ -369,10 +409,10 @@ class Sphere(_Curved):
         return self._k
 
     def project(self, x: Tensor) -> Tensor:
-        return sphere.project(x, self._k)
+        return sphere.project(x, self._on(x))
 
     def project_tangent(self, x: Tensor, v: Tensor) -> Tensor:
-        return sphere.project_tangent(x, v, self._k)
+        return sphere.project_tangent(x, v, self._on(x))
 
     def tangent0_size(self, size: int) -> int:
         return size - 1
@@ -421,7 +461,7 @@ class Stereographic(_Curved):
         return -self._k
 
     def project(self, x: Tensor) -> Tensor:
-        return stereographic.project(x, self._k)
+        return stereographic.project(x, self._on(x))
 
 
 # --- flat space -----------------------------------------------------------------------------------

@@ -41,7 +41,14 @@ from beltrami.geometry.ball import (
     prepare_in_ball,
     turn,
 )
-from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, check_curvature, prepare
+from beltrami.geometry.checks import (
+    Scalar,
+    as_fraction,
+    as_scalar,
+    check_curvature,
+    no_autocast,
+    prepare,
+)
 from beltrami.geometry.chord import (
     dist_of_chord,
     dist_sq_of_chord,
@@ -313,7 +320,7 @@ def mobius_matvec(matrix: Tensor, x: Tensor, c: Scalar = 1.0) -> Tensor:
     if matrix.ndim < 2:
         raise ValueError(f"matrix must have shape (..., e, d), got {tuple(matrix.shape)}")
     v = radial_map(x, c, "atanh")
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         image = (matrix @ v.unsqueeze(-1)).squeeze(-1) if matrix.ndim > 2 else v @ matrix.mT
     return radial_map(image, c, "tanh").to(dtype)
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import poincare, radial
-from beltrami.geometry.checks import Scalar, as_scalar, debugging, prepare
+from beltrami.geometry.checks import Scalar, as_scalar, debugging, no_autocast, prepare
 from beltrami.geometry.chord import dist_of_chord, dist_sq_of_chord, dot, root
 from beltrami.geometry.plane_frame import log_light_cone
 from beltrami.geometry.radial_map import radial_map
@@ -313,7 +313,7 @@ def functional(x: Tensor, w: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     _check_functional(x, w, alpha, beta)
     a, f = _parts(x)
     w, alpha, beta = w.to(x.dtype), alpha.to(x.dtype), beta.to(x.dtype)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         linear = f @ w.mT  # (..., k)
     return linear + alpha * (torch.exp(a) * (1 + dot(f, f))) + beta * torch.exp(-a)
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, debugging, prepare
+from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, debugging, no_autocast, prepare
 from beltrami.geometry.chord import dot, over, root
 from beltrami.geometry.radial_signed import atanhc_signed
 from beltrami.geometry.sets import as_weights, check_sets
@@ -329,7 +329,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
             f"rotation must be a ({x.shape[-1]}, {x.shape[-1]}) matrix for points of {x.shape[-1]} "
             f"coordinates, got shape {tuple(rotation.shape)}"
         )
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         return (rotation @ x.unsqueeze(-1)).squeeze(-1).to(dtype)
 
 

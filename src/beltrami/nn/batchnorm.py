@@ -122,7 +122,7 @@ class BatchNorm(Layer):
             scale = self.gain * scale
         v = scale * v
         if isinstance(self.manifold, Lorentz):
-            v = _shortened(v, self.manifold.c)
+            v = _shortened(v, self.manifold.c_like(v))
         y = lift0(v, self.manifold)
         if self.bias is not None:
             y = _boost(y, self.bias.to(y.dtype), self.manifold)
@@ -165,7 +165,7 @@ def _shortened(v: Tensor, c: Scalar) -> Tensor:
 def _boost(x: Tensor, p: Tensor, manifold: Manifold) -> Tensor:
     """The isometry that takes the origin to p along their geodesic, applied to x."""
     if isinstance(manifold, Lorentz):
-        return lorentz.boost(x, p, manifold.c)
+        return lorentz.boost(x, p, manifold.c_like(x))
     if isinstance(manifold, PoincareBall):
-        return poincare.boost(x, p, manifold.c)
+        return poincare.boost(x, p, manifold.c_like(x))
     return x + p

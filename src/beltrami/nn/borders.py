@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.geometry import Euclidean, Manifold, PoincareBall, radial
-from beltrami.geometry.checks import Scalar
+from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, radial
+from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 from beltrami.kernels.launch.dtypes import wide
@@ -34,7 +34,8 @@ class Lift(Layer):
 
     Args:
         size: the last dimension.
-        manifold: where the points are to live; `manifold_out`, since the input is Euclidean.
+        manifold: where the points are to live; `manifold_out`, since the input is Euclidean. It
+            may have several curvatures, or be a `Product`, factor by factor.
         form: "exp0" or "space".
         scale: a fixed positive multiplier of the features.
 
@@ -44,12 +45,15 @@ class Lift(Layer):
     >>> tokens = Lift(512, manifold=H, scale=512**-0.5)(features)
     """
 
+    accepts = (Lorentz, PoincareBall, Euclidean, Product)
+
     def __init__(
         self, size: int, *, manifold: Manifold, form: str = "exp0", scale: float = 1.0
     ) -> None:
         super().__init__(Euclidean())
         self.size = check_count(size, "size", "Lift")
-        self._target = check_manifold(manifold, self.accepts, "Lift")
+        self._target = check_manifold(manifold, self.accepts, "Lift", several=True)
+        _check_product(self._target, size, "Lift")
         self.form = check_choice(form, "form", _forms("exp0", self._target), "Lift")
         self.scale = check_positive(scale, "scale", "Lift")
 
@@ -79,16 +83,20 @@ class Lower(Layer):
 
     Args:
         size: the last dimension.
-        manifold: where the points live; `manifold_out` is Euclidean.
+        manifold: where the points live, as in `Lift`; `manifold_out` is Euclidean.
         form: "log0" or "space".
         scale: as given to the `Lift` that is to be inverted.
     """
+
+    accepts = (Lorentz, PoincareBall, Euclidean, Product)
+    several = True
 
     def __init__(
         self, size: int, *, manifold: Manifold, form: str = "log0", scale: float = 1.0
     ) -> None:
         super().__init__(manifold)
         self.size = check_count(size, "size", "Lower")
+        _check_product(manifold, size, "Lower")
         self.form = check_choice(form, "form", _forms("log0", manifold), "Lower")
         self.scale = check_positive(scale, "scale", "Lower")
 
@@ -125,7 +133,7 @@ def ball_of_scores(v: Tensor, manifold: PoincareBall, dtype: torch.dtype | None 
     (that of v unless given), within the radius it holds, as `lift0`. Keeps v and the result for
     the backward pass.
     """
-    c = manifold.c.to(v.dtype) if isinstance(manifold.c, Tensor) else manifold.c
+    c = check_curvature(manifold.c_like(v), v.dtype, v.device)
     point: Tensor = _BallOfScores.apply(v, c)
     return manifold.project(point.to(dtype or v.dtype))
 
@@ -196,5 +204,26 @@ class _BallOfScores(torch.autograd.Function):
         return gv, gc
 
 
+def _factors(manifold: Manifold) -> list[Manifold]:
+    if isinstance(manifold, Product):
+        return [block.manifold for block in manifold.factors]
+    return [manifold]
+
+
+def _check_product(manifold: Manifold, size: int, layer: str) -> None:
+    if not isinstance(manifold, Product):
+        return
+    if manifold.size != size:
+        raise ValueError(
+            f"{layer}: points of {manifold!r} have {manifold.size} coordinates, got size={size}"
+        )
+    for factor in _factors(manifold):
+        if not isinstance(factor, Lorentz | PoincareBall | Euclidean):
+            raise TypeError(
+                f"{layer} works on products of Lorentz, PoincareBall and Euclidean; got {factor!r}"
+            )
+
+
 def _forms(kind: str, manifold: Manifold) -> tuple[str, ...]:
-    return (kind,) if isinstance(manifold, PoincareBall) else (kind, "space")
+    on_ball = any(isinstance(factor, PoincareBall) for factor in _factors(manifold))
+    return (kind,) if on_ball else (kind, "space")

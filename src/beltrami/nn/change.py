@@ -25,10 +25,12 @@ class ChangeCurvature(Layer):
         manifold: of the input. manifold_out: of the output. Both hyperbolic, or both Euclidean.
     """
 
+    several = True
+
     def __init__(self, *, manifold: Manifold, manifold_out: Manifold) -> None:
         super().__init__(manifold)
         self._target = check_manifold(
-            manifold_out, self.accepts, "ChangeCurvature", name="manifold_out"
+            manifold_out, self.accepts, "ChangeCurvature", name="manifold_out", several=True
         )
         flat = isinstance(manifold, Euclidean), isinstance(manifold_out, Euclidean)
         if flat[0] != flat[1]:
@@ -47,7 +49,7 @@ class ChangeCurvature(Layer):
         source, target = self.manifold, self._target
         if isinstance(source, Euclidean) or source is target:
             return x
-        c, new_c = source.c, target.c
+        c, new_c = source.c_like(x), target.c_like(x)
         if isinstance(source, PoincareBall) and isinstance(target, Lorentz):
             x = poincare.to_lorentz(x, c)
         elif isinstance(source, Lorentz) and isinstance(target, PoincareBall):

@@ -21,7 +21,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import no_autocast, wide_dtype
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_choice, check_count, check_form, check_positive
 
@@ -125,7 +125,7 @@ class MLR(Layer):
         second: Tensor = getattr(self, self._second)
         if isinstance(self.manifold, Euclidean):
             return _AFFINE[self.form](x, self.weight, second)
-        c, dtype = self.manifold.c, wide_dtype(x.dtype)
+        c, dtype = self.manifold.c_like(x), wide_dtype(x.dtype)
         product = self._product_dtype(x)
         if isinstance(self.manifold, PoincareBall):
             # Lorentz coordinates rounded to float32 would leave a float64 product nothing to save.
@@ -184,7 +184,7 @@ def busemann_logits(x: Tensor, z: Tensor, c: Scalar, product: torch.dtype) -> Te
     n2, length = dot(xw, xw), root(dot(zw, zw))  # (..., 1), (k, 1)
     near = c * n2 < 1
     n = torch.where(near, 1.0, n2).sqrt()
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         along = (xw / n) @ (zw / _or_one(length)).mT  # x·ẑ where near, else the cosine
     n2, n, length = (t.to(x.dtype) for t in (n2, n, length))
     t, root_c = torch.sqrt(1 + c * n2), c**0.5
@@ -241,7 +241,7 @@ def _or_one(length: Tensor) -> Tensor:
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     wide = wide_dtype(x.dtype)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         return x.to(wide) @ weight.to(wide).mT + bias
 
 
@@ -319,7 +319,7 @@ class DistanceClassifier(Layer):
         dist = self.manifold.pairwise_dist(x.reshape(-1, self.size), self.weight)
         dist = dist.view(*x.shape[:-1], self.classes)
         if self.form == "chord" and not isinstance(self.manifold, Euclidean):
-            dist = 2 * scaled_sinh(dist / 2, self.manifold.c)
+            dist = 2 * scaled_sinh(dist / 2, self.manifold.c_like(x))
         return dist * dist * -torch.exp(-self.log_temperature)
 
     def no_weight_decay(self) -> set[str]:

@@ -16,15 +16,19 @@ class Layer(nn.Module):
     The manifold is a plain attribute: it registers nothing. A learnable `Curvature` is registered
     once, by the model that owns it, and `beltrami.nn.check_model` says if that was forgotten.
 
-    Subclasses list the manifolds they work on in `accepts`; the parameters that are themselves
+    Subclasses list the manifolds they work on in `accepts`, and say by `several` whether there may
+    be several curvatures, (k, 1) for points (..., k, d) or (E, 1, 1) for (E, n, d). The parameters that are themselves
     points go into `manifold_of`, name by name, where the optimisers look for them.
     """
 
     accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
+    several: ClassVar[bool] = False
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__()
-        self.manifold = check_manifold(manifold, self.accepts, type(self).__name__)
+        self.manifold = check_manifold(
+            manifold, self.accepts, type(self).__name__, several=self.several
+        )
         self.manifold_of: dict[str, Manifold] = {}
 
     @property
@@ -49,14 +53,19 @@ class Layer(nn.Module):
 
 
 def check_manifold(
-    manifold: Manifold, accepts: tuple[type[Manifold], ...], layer: str, name: str = "manifold"
+    manifold: Manifold,
+    accepts: tuple[type[Manifold], ...],
+    layer: str,
+    name: str = "manifold",
+    *,
+    several: bool = False,
 ) -> Manifold:
-    """The manifold, if it is one of the types a layer accepts and has one curvature."""
+    """The manifold, if it is one of the types a layer accepts, with one curvature or `several`."""
     if isinstance(manifold, accepts):
-        c = manifold.c
-        if isinstance(c, Tensor) and c.numel() != 1:
+        count = manifold.shape.numel()
+        if count != 1 and not several:
             raise ValueError(
-                f"{layer} works with one curvature, got {name}={manifold!r} with {c.numel()}: "
+                f"{layer} works with one curvature, got {name}={manifold!r} with {count}: "
                 "use one layer a curvature"
             )
         return manifold

@@ -81,6 +81,8 @@ class Linear(Layer):
     `gate_weight` (in,), `gate_time_weight` (1,), `gate_bias` (1,), `log_scale` (1,).
     """
 
+    several = True
+
     def __init__(
         self,
         in_features: int,
@@ -93,6 +95,8 @@ class Linear(Layer):
     ) -> None:
         super().__init__(manifold)
         self.form = check_form(form, _FORMS, manifold, f"Linear on {manifold!r}")
+        if self.form == "hnnpp" and manifold.shape.numel() > 1:
+            raise ValueError(f"Linear: form 'hnnpp' works with one curvature, got {manifold!r}")
         self.in_features = check_count(in_features, "in_features", "Linear")
         self.out_features = check_count(out_features, "out_features", "Linear")
         self.time = time and isinstance(manifold, Lorentz) and self.form in ("htc", "hybonet")
@@ -137,28 +141,30 @@ class Linear(Layer):
     def _affine(self, x: Tensor) -> Tensor:
         if self.time_weight is None:
             return F.linear(x, self.weight, self.bias)
-        return time_linear(x, self.weight, self.time_weight, self.bias, self.manifold.c)
+        radius = self.manifold.radius_like(x)
+        return time_linear(x, self.weight, self.time_weight, self.bias, radius=radius)
 
     def _hybonet(self, x: Tensor) -> Tensor:
-        u = self._affine(x)
+        u, c = self._affine(x), self.manifold.c_like(x)
         s = wide(x)
         gate = dot(s, self.gate_weight) + self.gate_bias
         if self.gate_time_weight is not None:
-            tau = lorentz.excess_time(s, self.manifold.c, keepdim=True)
+            tau = lorentz.excess_time(s, c, keepdim=True)
             gate = gate + self.gate_time_weight * tau
         energy = self.log_scale.exp() * torch.sigmoid(gate) + _HYBONET_MARGIN
-        rho = torch.sqrt(2 * energy + self.manifold.c * energy * energy)
+        rho = torch.sqrt(2 * energy + c * energy * energy)
         wide_u = u.to(s.dtype)
         # u = 0 has no direction and goes to the origin. Squares of short u would leave float32:
         # the direction is taken of u over its largest entry, whose own derivative is 0.
         largest = wide_u.detach().abs().amax(-1, keepdim=True)
-        found = largest > _HYBONET_SHORTEST
-        unit = torch.where(found, wide_u, 1.0) / torch.where(found, largest, 1.0)
+        has_direction = largest > _HYBONET_SHORTEST
+        unit = torch.where(has_direction, wide_u, 1.0)
+        unit = unit / torch.where(has_direction, largest, 1.0)
         unit = unit / torch.linalg.vector_norm(unit, dim=-1, keepdim=True)
-        return torch.where(found, rho * unit, 0.0).to(u.dtype)
+        return torch.where(has_direction, rho * unit, 0.0).to(u.dtype)
 
     def _tangent(self, x: Tensor) -> Tensor:
-        manifold, c = self.manifold, self.manifold.c
+        manifold, c = self.manifold, self.manifold.c_like(x)
         u = F.linear(x, self.weight)
         if isinstance(manifold, Euclidean):
             return u if self.bias is None else u + self.bias
@@ -178,7 +184,7 @@ class Linear(Layer):
         return lift0(f * u + self.bias, manifold, u.dtype)
 
     def _hnnpp(self, x: Tensor) -> Tensor:
-        manifold, c = self.manifold, self.manifold.c
+        manifold, c = self.manifold, self.manifold.c_like(x)
         offsets = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
         if isinstance(manifold, Euclidean):
             return F.linear(x, self.weight, -offsets * root(dot(self.weight, self.weight))[:, 0])

@@ -12,6 +12,8 @@ from beltrami.nn.pointwise import apply_to_coordinates
 
 
 class _Norm(Layer):
+    several = True
+
     def __init__(self, size: int, *, manifold: Manifold, eps: float, bias: bool) -> None:
         super().__init__(manifold)
         self.size = check_count(size, "size", type(self).__name__)
@@ -34,7 +36,8 @@ class _Norm(Layer):
         """(..., size) to (..., size)."""
         self.check_size(x, self.size)
         # A half-precision stream under float32 parameters is normalised in float32.
-        wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))
+        dtype = self.weight.dtype
+        wide = x if x.dtype == dtype else x.to(torch.promote_types(x.dtype, dtype))
         return apply_to_coordinates(self._normalise, wide, self.manifold, x.dtype)
 
     def extra_repr(self) -> str:

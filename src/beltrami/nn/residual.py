@@ -28,6 +28,8 @@ class Residual(Layer):
         form: "manifold", or "euclidean" for x + w·y on Lorentz space parts, the ablation.
     """
 
+    several = True
+
     def __init__(
         self,
         *,
@@ -76,10 +78,11 @@ class Residual(Layer):
         w, manifold = self.weight, self.manifold
         if isinstance(manifold, PoincareBall):
             # Rounding may carry either result onto the border.
-            scaled = manifold.project(poincare.mobius_scalar(w, y, manifold.c))
-            return manifold.project(poincare.mobius_add(x, scaled, manifold.c))
+            c = manifold.c_like(x)
+            scaled = manifold.project(poincare.mobius_scalar(w, y, c))
+            return manifold.project(poincare.mobius_add(x, scaled, c))
         if isinstance(manifold, Lorentz) and self.form == "manifold":
-            return residual(x, y, w, manifold.c, self.scale)
+            return residual(x, y, w, scale=self.scale, radius=manifold.radius_like(x))
         if isinstance(w, Tensor):
             # The weight must not widen a half-precision branch, and with it the stream.
             return x + (w * y).to(y.dtype)

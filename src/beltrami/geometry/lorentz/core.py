@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, as_fraction, as_scalar, check_curvature, prepare
+from beltrami.geometry.checks import (
+    Scalar,
+    as_fraction,
+    as_scalar,
+    check_curvature,
+    no_autocast,
+    prepare,
+)
 from beltrami.geometry.chord import (
     dist_of_chord,
     dist_sq_of_chord,
@@ -266,7 +273,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
             f"rotation must be a ({x.shape[-1]}, {x.shape[-1]}) matrix for points of dimension "
             f"{x.shape[-1]}, got shape {tuple(rotation.shape)}"
         )
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         return (rotation @ x.unsqueeze(-1)).squeeze(-1).to(dtype)
 
 

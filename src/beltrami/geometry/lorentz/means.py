@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, no_autocast, prepare
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.lorentz.core import boost, exp0, log, transport_to0
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
@@ -173,7 +173,7 @@ def _newton_step(x: Tensor, w: Tensor, m: Tensor, c: Scalar) -> Tensor:
     """H⁻¹·Σ w·log_m(x), carried to the origin, (..., 1, d); H is taken as a constant."""
     v = transport_to0(m, log(m, x, c), c)  # (..., n, d)
     mean = (w * v).sum(-2, keepdim=True)
-    with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
+    with torch.no_grad(), no_autocast(v):
         # The Hessian of d²/2 is 1 along the geodesic and φ = z·coth z across it.
         q = c * dot(v, v)
         phi = radial.cosh_sq(q) / radial.sinhc_sq(q)
@@ -183,6 +183,6 @@ def _newton_step(x: Tensor, w: Tensor, m: Tensor, c: Scalar) -> Tensor:
         across = (w * phi).sum(-2, keepdim=True) * eye
         hessian = across - (u * (w * (phi - 1))).transpose(-1, -2) @ u
         inverse = torch.linalg.inv(hessian)
-    with torch.autocast(v.device.type, enabled=False):
+    with no_autocast(v):
         step: Tensor = mean @ inverse
     return step

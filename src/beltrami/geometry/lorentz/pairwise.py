@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, no_autocast, prepare
 from beltrami.geometry.chord import (
     chord_gradient,
     chord_of_parts,
@@ -58,7 +58,7 @@ def all_distances(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
             for _, a, b, k in _blocks(x, y, c)
         ]
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         wide = c.double() if isinstance(c, Tensor) else c
         return dist_of_chord(_gram(x.double(), y.double(), wide).chord, wide)
 
@@ -72,7 +72,7 @@ def all_gradients(
     """
     if x.dtype == torch.float64:
         return _elementwise_gradients(x, y, c, g, needs)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x):
         return _gram_gradients(x, y, c, g, needs)
 
 

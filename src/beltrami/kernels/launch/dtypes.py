@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from beltrami.geometry.checks import no_autocast as no_autocast
+
 
 def under_autocast(x: Tensor) -> bool:
     """Whether autocast is on where x is; of tensors without numbers torch cannot say."""
@@ -24,7 +26,8 @@ def matmul_dtype(x: Tensor) -> torch.dtype:
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which geometry is computed: at least float32."""
-    return torch.promote_types(dtype, torch.float32)
+    # Not torch.promote_types, which is a dispatched operator.
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
 def roomy_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -2,117 +2,172 @@ r"""The Lorentz residual connection: a weighted sum of ambient vectors, scaled b
 
     z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L),     γ = 1 + w unless given.
 
-`−⟨z,z⟩ = (1+w)²/c + w·|x − y|²_L` is a sum of terms that are not negative for w ≥ 0, so with the
-squared chord Q of `geometry.chord`
+With s = w/(1+w)² and the squared chord Q = |x − y|²_L,
 
-    out = (γ/(1+w))·(x + w·y)/√(1 + c·w·Q/(1+w)²),
+    out = (γ/(1+w))·(x + w·y)/√D,      D = −c⟨z, z⟩/(1+w)² = 1 + s·c·Q,
+    Q = (t_lo/t_hi)·(|h|² + (R·r/t_lo)²),     r = t_x − t_y = ⟨x − y, x + y⟩/(t_x + t_y),
+    h = (x − y) − (r/t_lo)·lo,
 
-which tends to x + w·y as c → 0 and has nothing that could cancel. Nothing but x and y is kept for
-the backward pass, in the dtype they came in.
+where R = 1/√c is the radius of curvature and lo the point of smaller time. All terms are positive
+and all differences are taken of the points themselves, so nothing cancels, near or far; as c → 0
+it tends to x + w·y. (This Q is that of `geometry.chord` with times in place of norms, which are
+never 0: no case distinction, a third of the operators.) With `size` d given,
+
+    γ² = 1 + w² + 2w·E,     E = √(1 + c·d),
+
+the norm of z for |x|² = d and y = 0: a point whose coordinates have variance 1 keeps its length
+beside an empty branch. It tends to 1 + w, too. Nothing but x and y is kept for the backward pass, in
+the dtype they came in. The gradient is
+
+    ∂Q/∂x = 2((x − y) − (r/t_x)·x),   ∂Q/∂y = −2((x − y) − (r/t_y)·y),   ∂(c·Q)/∂c = (t_lo/t_hi)·|h|².
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from beltrami.geometry.checks import Scalar, prepare
-from beltrami.geometry.chord import (
-    chord_gradient,
-    chord_of_parts,
-    chord_parts,
-    curvature_derivative,
-    dot,
-    swap_parts,
-)
+from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import cast, wide
+from beltrami.kernels.launch.dtypes import cast, wide, wide_dtype
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 
 def residual(
-    x: Tensor, y: Tensor, weight: Scalar = 1.0, c: Scalar = 1.0, scale: float | None = None
+    x: Tensor,
+    y: Tensor,
+    weight: Scalar = 1.0,
+    c: Scalar = 1.0,
+    scale: float | None = None,
+    size: int | None = None,
+    *,
+    radius: Scalar | None = None,
 ) -> Tensor:
     """`γ·(x + w·y)/(√c·|x + w·y|_L)` for points x and y, (..., d), broadcasting.
 
     Args:
         x: the stream. y: the branch.
         weight: w ≥ 0, a number or a tensor that broadcasts against x[..., :1].
-        c: curvature −c.
+        c: curvature −c, a number or a tensor that broadcasts in the same way.
         scale: γ; 1 + w if None.
+        size: d of the γ above, in the place of a scale.
+        radius: 1/√c, in the place of c, from callers that have it.
 
     Returns: (..., d) in the promoted dtype of x and y; computed in float32 at least.
     """
-    _, c, dtype = prepare(c, x=x, y=y)
+    if radius is None:
+        _, c, dtype = prepare(c, x=x, y=y)
+        radius = c**-0.5
+    else:
+        dtype = x.dtype if x.dtype == y.dtype else torch.promote_types(x.dtype, y.dtype)
+        if isinstance(radius, Tensor):
+            radius = radius.to(wide_dtype(dtype))
     weight = wide(weight) if isinstance(weight, Tensor) else weight
-    out: Tensor = _Residual.apply(x, y, weight, c, scale)
-    return out if out.dtype == dtype else out.to(dtype)
+    out: Tensor = _Residual.apply(x, y, weight, radius, scale, size, dtype)
+    return out
+
+
+class _Pair(NamedTuple):
+    """The quantities of a pair of points; (..., 1) but for delta."""
+
+    delta: Tensor  # x − y, (..., d)
+    tx: Tensor
+    ty: Tensor
+    rise: Tensor  # r = t_x − t_y
+    ratio: Tensor  # t_lo/t_hi
+    gap: Tensor  # |h|
+    chord: Tensor  # Q
+
+
+def _pair(x: Tensor, y: Tensor, radius: Scalar) -> _Pair:
+    if not isinstance(radius, Tensor):
+        radius = x.new_full((1,), radius)
+    delta = x - y
+    tx = torch.hypot(vector_norm(x, dim=-1, keepdim=True), radius)
+    ty = torch.hypot(vector_norm(y, dim=-1, keepdim=True), radius)
+    total = tx + ty
+    rise = dot(delta, x + y) / total
+    x_is_lo = tx <= ty
+    lo = torch.where(x_is_lo, tx, ty)
+    ratio = lo / (total - lo)
+    turn = rise / lo
+    h = torch.addcmul(delta, turn, torch.where(x_is_lo, x, y), value=-1)
+    gap = vector_norm(h, dim=-1, keepdim=True)
+    along = turn * radius
+    chord = ratio * torch.addcmul(along * along, gap, gap)
+    return _Pair(delta, tx, ty, rise, ratio, gap, chord)
+
+
+def _front(w: Any, radius: Any, scale: float | None, size: int | None) -> Any:
+    """γ/(1 + w), None for 1; its square is 1 + 2s(E − 1) for a size."""
+    if size is not None:
+        e = (1 + size / radius**2) ** 0.5
+        return (1 + 2 * w / (1 + w) ** 2 * (e - 1)) ** 0.5
+    return None if scale is None else scale / (1 + w)
 
 
 class _Residual(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, y: Tensor, w: Scalar, c: Scalar, scale: float | None) -> Tensor:
-        dtype = torch.promote_types(x.dtype, y.dtype)
+    def forward(
+        x: Tensor,
+        y: Tensor,
+        w: Scalar,
+        radius: Scalar,
+        scale: float | None,
+        size: int | None,
+        dtype: torch.dtype,
+    ) -> Tensor:
         x, y = wide(x), wide(y)
-        chord = chord_of_parts(x, y, chord_parts(x, y, c), c)
-        gain = torch.rsqrt(1 + (c * w / (1 + w) ** 2) * chord)
-        if scale is not None:
-            gain = gain * (scale / (1 + w))
-        return cast(gain * (x + w * y), dtype)
+        chord = _pair(x, y, radius).chord
+        gain = torch.rsqrt(1 + w / ((1 + w) * radius) ** 2 * chord)
+        front = _front(w, radius, scale, size)
+        if front is not None:
+            gain = gain * front
+        z = torch.addcmul(x, w, y) if isinstance(w, Tensor) else torch.add(x, y, alpha=w)
+        return cast(gain * z, dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_inputs(ctx, inputs)
+        save_inputs(ctx, inputs[:-1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, w, c, scale = load_inputs(ctx)
-        needs_x, needs_y, needs_w, needs_c, _ = ctx.needs_input_grad
-        gx, gy, gw, gc = _vjp(
-            wide(x), wide(y), w, c, scale, wide(g), needs_w, needs_c and isinstance(c, Tensor)
-        )
-        return (
-            sum_to(gx, x).to(x.dtype) if needs_x else None,
-            sum_to(gy, y).to(y.dtype) if needs_y else None,
-            gw,
-            gc,
-            None,
-        )
-
-
-def _vjp(
-    x: Tensor,
-    y: Tensor,
-    w: Any,
-    c: Any,
-    scale: float | None,
-    g: Tensor,
-    needs_w: bool,
-    needs_c: bool,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    p = chord_parts(x, y, c)
-    chord = chord_of_parts(x, y, p, c)
-    share = w / (1 + w) ** 2
-    denominator = 1 + (c * share) * chord
-    front = 1.0 if scale is None else scale / (1 + w)
-    gain = front * torch.rsqrt(denominator)
-    g_y = dot(g, y)
-    g_z = dot(g, x) + w * g_y
-    by_denominator = -gain * g_z / (2 * denominator)
-    by_chord = by_denominator * (c * share)
-    gx = gain * g + chord_gradient(x, y, c, p, by_chord, 1)
-    gy = (gain * w) * g + chord_gradient(y, x, c, swap_parts(p), by_chord, -1)
-    gw = gc = None
-    if needs_w:
-        by_w = gain * g_y + by_denominator * chord * (c * (1 - w) / (1 + w) ** 3)
-        if scale is not None:
-            by_w = by_w - gain * g_z / (1 + w)
-        gw = sum_to(by_w, w).to(w.dtype)
-    if needs_c:
-        by_c = chord + c * curvature_derivative(p.shift, p.n, p.m, p.tx, p.ty, c)
-        gc = sum_to(by_denominator * share * by_c, c).to(c.dtype)
-    return gx, gy, gw, gc
+        x_in, y_in, w, radius, scale, size = load_inputs(ctx)
+        x, y, g = wide(x_in), wide(y_in), wide(g)
+        p = _pair(x, y, radius)
+        share = w / ((1 + w) * radius) ** 2  # s·c
+        d = 1 + share * p.chord
+        gain, front = torch.rsqrt(d), _front(w, radius, scale, size)
+        if front is not None:
+            gain = gain * front
+        g_y = dot(g, y)
+        g_z = torch.addcmul(dot(g, x), w, g_y) if isinstance(w, Tensor) else dot(g, x) + w * g_y
+        by_gain = gain * g_z  # of log gain
+        by_chord = by_gain / d * -share  # twice the gradient of Q
+        scaled, along = gain * g, by_chord * p.delta
+        turn = by_chord * p.rise
+        gx = torch.addcmul(scaled + along, turn / p.tx, x, value=-1)
+        gy = torch.addcmul(w * scaled - along, turn / p.ty, y)
+        gw = gr = None
+        if ctx.needs_input_grad[2]:
+            slope = (1 - w) / (1 + w) / w
+            by_w = torch.addcmul(gain * g_y, by_chord * p.chord, slope / 2)
+            if size is not None:
+                e = (1 + size / radius**2) ** 0.5
+                by_w = by_w + by_gain * ((e - 1) * slope * w / ((1 + w) * front) ** 2)
+            elif scale is not None:
+                by_w = by_w - by_gain / (1 + w)
+            gw = sum_to(by_w, w)
+        if ctx.needs_input_grad[3]:
+            by_r = by_chord * p.ratio * (p.gap * p.gap)
+            if size is not None:
+                e = (1 + size / radius**2) ** 0.5
+                by_r = by_r + by_gain * (share * size / (e * front**2))
+            gr = sum_to(by_r, radius) / -radius
+        return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

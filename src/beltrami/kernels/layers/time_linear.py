@@ -1,6 +1,6 @@
 r"""A linear map with a time column, `y = W·x + w_τ·τ(x) + b`, as one product and a rank-one term.
 
-    τ(x) = t(x) − 1/√c = |x|²/(t + 1/√c),     ∂τ/∂x = x/t.
+    τ(x) = t(x) − R = |x|²/(t + R),     ∂τ/∂x = x/t,     ∂τ/∂R = −τ/t,     R = 1/√c.
 
 In eager mode the rank-one term takes the place of the bias that the matrix product would start from
 anyway, so the forward pass costs one more reading of x. A compiler does better with the term
@@ -17,14 +17,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
-from beltrami.geometry.chord import times_of
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import cast, matmul_dtype, wide_dtype
+from beltrami.kernels.launch.dtypes import cast, matmul_dtype, no_autocast, wide_dtype
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 
 def time_linear(
-    x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
+    x: Tensor,
+    weight: Tensor,
+    time_weight: Tensor,
+    bias: Tensor | None,
+    c: Scalar = 1.0,
+    *,
+    radius: Scalar | None = None,
 ) -> Tensor:
     """`x·Wᵀ + τ(x)·w_τ + b` for points x.
 
@@ -33,41 +38,58 @@ def time_linear(
 
     Args:
         x: (..., in).
-        weight: (out, in). time_weight: (out,). bias: (out,) or None.
-        c: curvature −c; a number or a tensor of one element.
+        weight: (out, in); or (E, out, in), with x (E, n, in) and one bias and time column an
+            expert, (E, out).
+        time_weight: (out,). bias: (out,) or None.
+        c: curvature −c; a number or a tensor that broadcasts against x[..., :1].
+        radius: 1/√c, in the place of c, from callers that have it.
     """
     dtype = matmul_dtype(x)
-    c = check_curvature(c, wide_dtype(dtype), x.device)
+    if radius is None:
+        radius = check_curvature(c, wide_dtype(dtype), x.device) ** -0.5
+    elif isinstance(radius, Tensor):
+        radius = radius.to(wide_dtype(dtype))
+    if weight.ndim > 2:
+        bias = None if bias is None else bias.unsqueeze(-2)
+        return _formula(x.to(dtype), weight.to(dtype), time_weight.unsqueeze(-2), bias, radius)
+    if isinstance(radius, Tensor) and radius.ndim > 1:  # one a row
+        radius = radius.expand(*x.shape[:-1], 1).reshape(-1, 1)
     rows = x.reshape(-1, x.shape[-1]).to(dtype)
-    y: Tensor = _TimeLinear.apply(rows, weight.to(dtype), time_weight, bias, c)
+    y: Tensor = _TimeLinear.apply(rows, weight.to(dtype), time_weight, bias, radius)
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
 def _formula(
-    x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
+    x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, radius: Scalar
 ) -> Tensor:
-    _, tau = times_of(_norm_sq(x), c)
-    y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
+    tau = _times(x, radius)[1]
+    if weight.ndim == 2:
+        y = F.linear(x, weight, None if bias is None else bias.to(x.dtype))
+    else:
+        y = x @ weight.mT if bias is None else x @ weight.mT + bias.to(x.dtype)
     return cast(y + tau * time_weight, x.dtype)
 
 
-def _norm_sq(x: Tensor) -> Tensor:
+def _times(x: Tensor, radius: Scalar) -> tuple[Tensor, Tensor]:
+    """(t, τ), (..., 1) each."""
     n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
-    out: Tensor = n * n
-    return out
+    if not isinstance(radius, Tensor):
+        radius = n.new_full((1,), radius)
+    t = torch.hypot(n, radius)
+    return t, n * (n / (t + radius))
 
 
 class _TimeLinear(torch.autograd.Function):
-    """x (n, in), W (out, in), w_τ (out,), b (out,) or None, c."""
+    """x (n, in), W (out, in), w_τ (out,), b (out,) or None, R (1,) or (n, 1) or a number."""
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, c: Scalar
+        x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor | None, radius: Scalar
     ) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x):
             if torch.compiler.is_compiling():
-                return _formula(x, weight, time_weight, bias, c)
-            _, tau = times_of(_norm_sq(x), c)
+                return _formula(x, weight, time_weight, bias, radius)
+            tau = _times(x, radius)[1]
             start = tau * time_weight if bias is None else torch.addcmul(bias, tau, time_weight)
             return start.to(x.dtype).addmm_(x, weight.t())
 
@@ -82,26 +104,26 @@ class _TimeLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, time_weight, bias, c = load_inputs(ctx)
-        needs_x, needs_w, needs_t, needs_b, needs_c = ctx.needs_input_grad
-        t, tau = times_of(_norm_sq(x), c)
-        with torch.autocast(x.device.type, enabled=False):
-            gx = gw = gt = gb = gc = None
+        x, weight, time_weight, bias, radius = load_inputs(ctx)
+        needs_x, needs_w, needs_t, needs_b, needs_r = ctx.needs_input_grad
+        t, tau = _times(x, radius)
+        with no_autocast(x):
+            gx = gw = gt = gb = gr = None
             if torch.compiler.is_compiling():
-                g_tau = (g * time_weight).sum(-1, keepdim=True)  # (n, 1)
+                slope = (g * time_weight).sum(-1, keepdim=True) / t  # (n, 1)
                 if needs_x:
-                    gx = (g @ weight + (g_tau / t) * x).to(x.dtype)
+                    gx = (g @ weight + slope * x).to(x.dtype)
             else:
-                g_tau = (g @ time_weight.to(g.dtype).unsqueeze(-1)).to(t.dtype)
+                slope = (g @ time_weight.to(g.dtype).unsqueeze(-1)).to(t.dtype) / t
                 if needs_x:
-                    gx = torch.addmm(((g_tau / t) * x).to(x.dtype), g, weight)
+                    gx = torch.addmm((slope * x).to(x.dtype), g, weight)
             if needs_w:
                 gw = g.t() @ x
             if needs_t:
                 gt = (tau.to(g.dtype).t() @ g).squeeze(0).to(time_weight.dtype)
             if needs_b:
                 gb = g.sum(0, dtype=bias.dtype)
-        if needs_c and isinstance(c, Tensor):
-            # ∂τ/∂c = −1/(2c²t) + 1/(2c√c) = τ/(2c√c·t)
-            gc = sum_to(g_tau * tau / t, c) / (2 * c * c**0.5)
-        return gx, gw, gt, gb, gc
+            if needs_r and isinstance(radius, Tensor):
+                one = radius.numel() == 1
+                gr = -(slope.t() @ tau).view_as(radius) if one else -sum_to(slope * tau, radius)
+        return gx, gw, gt, gb, gr

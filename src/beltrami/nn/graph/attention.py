@@ -118,7 +118,7 @@ class GraphAttention(Layer):
         if isinstance(self.manifold, Euclidean):
             far = self.manifold.dist_sq(q, k)
         else:
-            far = lorentz.chord_sq(q, k, self.manifold.c)
+            far = lorentz.chord_sq(q, k, self.manifold.c_like(q))
         return -far * torch.exp(-self.log_scale).unsqueeze(-1)
 
     def extra_repr(self) -> str:

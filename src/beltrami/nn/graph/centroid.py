@@ -45,7 +45,7 @@ def neighbour_centroid(
     weight = weight / torch.where(top > 0, top, 1.0).index_select(-1, target)
     if isinstance(manifold, Euclidean):
         return neighbour_mean(wide_x, source, target, weight).to(x.dtype)
-    c = check_curvature(manifold.c, wide_x.dtype, x.device)
+    c = check_curvature(manifold.c_like(x), wide_x.dtype, x.device)
     if isinstance(manifold, PoincareBall):
         wide_x = poincare.to_lorentz(wide_x, c)
     mean: Tensor = _NeighbourCentroid.apply(wide_x, weight.unsqueeze(-1), source, target, c)
