@@ -19,6 +19,7 @@ from beltrami.geometry import (
     Manifold,
     PoincareBall,
     Product,
+    Solvable,
     Sphere,
     Stereographic,
     lorentz,
@@ -35,7 +36,7 @@ def product_of(c: float, p: float) -> Product:
 def _table() -> list[tuple[Manifold, int]]:
     rows: list[tuple[Manifold, int]] = [(Euclidean(), 4), (Stereographic(0.0), 4)]
     for c in CURVATURES:
-        rows += [(Lorentz(c), 4), (PoincareBall(c), 4), (Sphere(c), 4)]
+        rows += [(Lorentz(c), 4), (PoincareBall(c), 4), (Sphere(c), 4), (Solvable(c), 4)]
         rows += [(Stereographic(-c), 4), (Stereographic(c), 4)]
     return [*rows, (Lorentz(1.0), 1), (PoincareBall(1.0), 1), (product_of(0.5, 2), 11)]
 
@@ -216,8 +217,8 @@ def test_retraction_agrees_to_first_order(M: Manifold, d: int) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [Lorentz, PoincareBall, Sphere, Stereographic, lambda c: Stereographic(-c)],
-    ids=["Lorentz", "PoincareBall", "Sphere", "Stereographic+", "Stereographic-"],
+    [Lorentz, PoincareBall, Sphere, Stereographic, lambda c: Stereographic(-c), Solvable],
+    ids=["Lorentz", "PoincareBall", "Sphere", "Stereographic+", "Stereographic-", "Solvable"],
 )
 def test_flat_limit(make: Callable[[float], Manifold]) -> None:
     """In the frame at the origin everything tends to Euclidean, with an error of order c."""
@@ -289,7 +290,7 @@ def test_isometries_change_nothing(
 
 @settings(deadline=None, max_examples=60)
 @given(
-    kind=st.sampled_from([Lorentz, PoincareBall, Sphere]),
+    kind=st.sampled_from([Lorentz, PoincareBall, Sphere, Solvable]),
     c=st.floats(1e-3, 1e2),
     d=st.integers(2, 7),
     reach=st.floats(1e-5, 1.0),

@@ -20,13 +20,14 @@ from beltrami.geometry import (
     stereographic,
 )
 from beltrami.geometry.checks import debug
-from beltrami.geometry.curvature import Curvature
+from beltrami.geometry.curvature import Curvature, shared_curvatures
 from beltrami.geometry.manifold import (
     Euclidean,
     Lorentz,
     Manifold,
     PoincareBall,
     Product,
+    Solvable,
     Sphere,
     Stereographic,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Manifold",
     "PoincareBall",
     "Product",
+    "Solvable",
     "Sphere",
     "Stereographic",
     "cones",
@@ -48,6 +50,7 @@ __all__ = [
     "poincare",
     "product",
     "radial",
+    "shared_curvatures",
     "solvable",
     "sphere",
     "stereographic",

@@ -118,7 +118,8 @@ class Curvature(nn.Module):
         place = raw.device if device is None else device
         if place not in entry.by_device:
             entry.by_device[place] = _on(entry.by_device[raw.device], place)
-        return entry.by_device[place]
+        pair: tuple[Tensor, Tensor] = entry.by_device[place]
+        return pair
 
     def _law(self) -> tuple[Tensor, Tensor]:
         c, radius = curvature_law(self.raw, self.init, *self.reach)
@@ -222,7 +223,7 @@ class _Law(torch.autograd.Function):
         return (by_c * slope).to(raw.dtype), None, None, None
 
 
-# --- one evaluation a forward pass ------------------------------------------------------------------
+# --- one evaluation a forward pass ----------------------------------------------------------------
 
 
 class _Evaluated(NamedTuple):

@@ -6,8 +6,8 @@ r"""The small objects that layers and optimisers hold: a model of geometry with 
 
 A manifold is a plain Python object: not a module (holding one registers nothing), not a tensor. It
 does no geometry of its own; each method is the function of the same name in `lorentz`, `poincare`,
-`sphere`, `stereographic` or `product`, called with the curvature. All share the interface
-`Manifold`.
+`sphere`, `stereographic`, `solvable` or `product`, called with the curvature. All share the
+interface `Manifold`.
 
 With a fixed curvature (a Python number) manifolds are equal by value and hashable; with a learnable
 one (a `Curvature` or a tensor) they are equal if they hold the same curvature object.
@@ -22,12 +22,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from beltrami.geometry import lorentz, poincare, product, sphere, stereographic
+from beltrami.geometry import lorentz, poincare, product, solvable, sphere, stereographic
 from beltrami.geometry.ball import pairwise_sq
 from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debug, prepare
 from beltrami.geometry.chord import dot, root
@@ -40,6 +40,7 @@ __all__ = [
     "Manifold",
     "PoincareBall",
     "Product",
+    "Solvable",
     "Sphere",
     "Stereographic",
 ]
@@ -390,6 +391,36 @@ class PoincareBall(_Curved):
     def frechet_mean(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """The point of least weighted squared distance to points (..., n, d), by iteration."""
         return poincare.frechet_mean(x, weights, self._on(x))
+
+
+class Solvable(_Curved):
+    """Hyperbolic space of curvature −c as a solvable group, in coordinates (a, f), see `solvable`.
+
+    The coordinates have no unit: only lengths depend on c. Every tensor is a point.
+
+    Args:
+        c: positive float, tensor (broadcasting against x[..., :1]) or `Curvature`.
+    """
+
+    _functions: ClassVar[_Functions] = cast(_Functions, solvable)  # exp to centroid take no c
+
+    def exp(self, x: Tensor, v: Tensor) -> Tensor:
+        return solvable.exp(x, v)
+
+    def log(self, x: Tensor, y: Tensor) -> Tensor:
+        return solvable.log(x, y)
+
+    def transport(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+        return solvable.transport(x, y, v)
+
+    def geodesic(self, x: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
+        return solvable.geodesic(x, y, t)
+
+    def midpoint(self, x: Tensor, y: Tensor) -> Tensor:
+        return solvable.midpoint(x, y)
+
+    def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        return solvable.centroid(x, weights)
 
 
 class Sphere(_Curved):

@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.geometry import poincare, radial
+from beltrami.geometry import lorentz, poincare, radial
 from beltrami.geometry.checks import Scalar, as_scalar, debugging, no_autocast, prepare
 from beltrami.geometry.chord import dist_of_chord, dist_sq_of_chord, dot, root
 from beltrami.geometry.plane_frame import log_light_cone
@@ -199,6 +199,62 @@ def log(x: Tensor, y: Tensor) -> Tensor:
     w0, w1 = _parts(_log0(_relative(x, y)))
     _, f = _parts(x)
     return torch.cat([w0, w1 - w0 * f], -1).to(dtype)
+
+
+def norm(x: Tensor, v: Tensor, c: Scalar = 1.0, *, keepdim: bool = False) -> Tensor:
+    """Metric norm `√⟨v, v⟩_x` of a tangent vector at x; its gradient at v = 0 is 0."""
+    return root(inner(x, v, v, c, keepdim=keepdim))
+
+
+def transport(x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+    """Parallel transport of the tangent vector v, in coordinates (a, f), from x to y.
+
+    By left translations, which are isometries, from the identity to z = x⁻¹·y; there in Lorentz
+    coordinates, see `transport_from0`.
+    """
+    (x, y, v), _, dtype = prepare(1.0, x=x, y=y, v=v)
+    z = _relative(x, y)
+    pulled = _transport_from0(z, _pull_back(x, v))
+    return _push_forward(y, _pull_back(z, pulled)).to(dtype)
+
+
+def transport_from0(y: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
+    """Parallel transport from the identity to y of v in the orthonormal frame of `exp0`."""
+    (y, v), c, dtype = prepare(c, y=y, v=v)
+    return _transport_from0(y, v * c**0.5).to(dtype)
+
+
+def transport_to0(x: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
+    """Parallel transport of v from x to the identity, into the frame of `exp0`."""
+    (x, v), c, dtype = prepare(c, x=x, v=v)
+    a, f = _parts(x)
+    v0, v1 = _parts(v)
+    slope, rise = _first_slopes(a, f)
+    first = slope * v0 + dot(rise, v1)
+    vector = torch.cat([first, v1.expand(*first.shape[:-1], v1.shape[-1])], -1)
+    return (lorentz.transport_to0(_to_lorentz(x), vector) / c**0.5).to(dtype)
+
+
+def geodesic(x: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
+    """The point at fraction t of the geodesic from x (t = 0) to y (t = 1)."""
+    return exp(x, t * log(x, y))
+
+
+def midpoint(x: Tensor, y: Tensor) -> Tensor:
+    """The point halfway between x and y."""
+    return geodesic(x, y, 0.5)
+
+
+def centroid(x: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The Lorentz centroid of points (..., n, d), weights (..., n); it does not depend on c."""
+    (x,), _, dtype = prepare(1.0, x=x)
+    return _from_lorentz(lorentz.centroid(_to_lorentz(x), weights, 1.0)).to(dtype)
+
+
+def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
+    """All distances between (..., n, d) and (..., m, d): (..., n, m), through the Lorentz model."""
+    (x, y), c, _ = prepare(c, x=x, y=y)
+    return lorentz.pairwise_dist(_to_lorentz(x) / c**0.5, _to_lorentz(y) / c**0.5, c)
 
 
 # --- rotations ------------------------------------------------------------------------------------
@@ -458,6 +514,26 @@ def _pull_back(x: Tensor, v: Tensor) -> Tensor:
     v0, v1 = _parts(v)
     w1 = v1 + v0 * f
     return torch.cat([v0.expand(*w1.shape[:-1], 1), w1], -1)
+
+
+def _push_forward(x: Tensor, w: Tensor) -> Tensor:
+    """The tangent vector at x that left translation by x makes of w: undoes `_pull_back`."""
+    _, f = _parts(x)
+    w0, w1 = _parts(w)
+    v1 = w1 - w0 * f
+    return torch.cat([w0.expand(*v1.shape[:-1], 1), v1], -1)
+
+
+def _first_slopes(a: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+    """The derivatives of X₁ in a, which is the time T, and in f."""
+    scaled = torch.exp(a / 2) * f
+    return torch.cosh(a) + dot(scaled, scaled) / 2, torch.exp(a) * f
+
+
+def _transport_from0(y: Tensor, v: Tensor) -> Tensor:
+    first, v1 = _parts(lorentz.transport_from0(_to_lorentz(y), v))
+    slope, rise = _first_slopes(*_parts(y))
+    return torch.cat([(first - dot(rise, v1)) / slope, v1], -1)
 
 
 def _first(a: Tensor, f: Tensor) -> Tensor:

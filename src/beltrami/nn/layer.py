@@ -17,8 +17,8 @@ class Layer(nn.Module):
     once, by the model that owns it, and `beltrami.nn.check_model` says if that was forgotten.
 
     Subclasses list the manifolds they work on in `accepts`, and say by `several` whether there may
-    be several curvatures, (k, 1) for points (..., k, d) or (E, 1, 1) for (E, n, d). The parameters that are themselves
-    points go into `manifold_of`, name by name, where the optimisers look for them.
+    be several curvatures, (k, 1) for points (..., k, d) or (E, 1, 1) for (E, n, d). The parameters
+    that are themselves points go into `manifold_of`, name by name, where the optimisers look.
     """
 
     accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)

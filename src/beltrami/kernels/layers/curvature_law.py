@@ -1,10 +1,9 @@
-r"""A learned curvature from what is learned: the law of `beltrami.geometry.Curvature` as one
-operation,
+r"""The law of `beltrami.geometry.Curvature` as one operation for curvatures of single layers,
 
     c = start·exp(f(raw)),    f(r) = r/(1 + (r/b)⁴)^{1/4},    dc/dr = c·(1 + (r/b)⁴)^{-5/4},
 
-with another b above 0 than below. Every layer may have its own: as operations of autograd, all for
-one number, the law took longer than the layer.
+with another b above 0 than below. The reference is `geometry.curvature.law_and_slope`; an adapter
+has a curvature a layer, for which the law's operations took longer than the layer.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.geometry.curvature import law_and_slope
 from beltrami.kernels.launch.dispatch import fused_module
-from beltrami.kernels.launch.dtypes import wide
 
 
 def learned_curvature(
@@ -30,30 +29,21 @@ def learned_curvature(
         fused: as in `norm_linear`.
     """
     kernel = fused_module("layers.curvature_law_triton", fused, raw, raw)
-    found = _value_and_slope if kernel is None else kernel.value_and_slope
+    evaluate = law_and_slope if kernel is None else kernel.value_and_slope
     if not torch.is_grad_enabled():
-        value: Tensor = found(raw, start, up, down)[0]
+        value: Tensor = evaluate(raw, start, up, down)[0]
         return value
-    out: Tensor = _Law.apply(raw, start, up, down, found)
+    out: Tensor = _Law.apply(raw, start, up, down, evaluate)
     return out
-
-
-def _value_and_slope(raw: Tensor, start: float, up: float, down: float) -> tuple[Tensor, Tensor]:
-    r = wide(raw)
-    bound = torch.where(r > 0, torch.full_like(r, up), -down)
-    t = r / bound  # not negative
-    inside = t < 1
-    v = torch.where(inside, t, 1 / t)  # whose fourth power does not overflow
-    shrink = (1 + v.square().square()) ** -0.25
-    value = start * torch.exp(torch.where(inside, r, bound) * shrink)
-    return value, value * (torch.where(inside, 1.0, v) * shrink) ** 5
 
 
 class _Law(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, raw: Tensor, start: float, up: float, down: float, found: Any) -> Tensor:
+    def forward(
+        ctx: Any, raw: Tensor, start: float, up: float, down: float, evaluate: Any
+    ) -> Tensor:
         value: Tensor
-        value, slope = found(raw, start, up, down)
+        value, slope = evaluate(raw, start, up, down)
         ctx.save_for_backward(slope)
         ctx.dtype = raw.dtype
         return value

@@ -16,10 +16,11 @@ never 0: no case distinction, a third of the operators.) With `size` d given,
     γ² = 1 + w² + 2w·E,     E = √(1 + c·d),
 
 the norm of z for |x|² = d and y = 0: a point whose coordinates have variance 1 keeps its length
-beside an empty branch. It tends to 1 + w, too. Nothing but x and y is kept for the backward pass, in
-the dtype they came in. The gradient is
+beside an empty branch. It tends to 1 + w, too. Nothing but x and y is kept for the backward pass,
+in the dtype they came in. The gradient is
 
-    ∂Q/∂x = 2((x − y) − (r/t_x)·x),   ∂Q/∂y = −2((x − y) − (r/t_y)·y),   ∂(c·Q)/∂c = (t_lo/t_hi)·|h|².
+    ∂Q/∂x = 2((x − y) − (r/t_x)·x),     ∂Q/∂y = −2((x − y) − (r/t_y)·y),
+    ∂(c·Q)/∂c = (t_lo/t_hi)·|h|².
 """
 
 from __future__ import annotations

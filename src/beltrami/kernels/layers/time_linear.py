@@ -73,10 +73,9 @@ def _formula(
 def _times(x: Tensor, radius: Scalar) -> tuple[Tensor, Tensor]:
     """(t, τ), (..., 1) each."""
     n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
-    if not isinstance(radius, Tensor):
-        radius = n.new_full((1,), radius)
-    t = torch.hypot(n, radius)
-    return t, n * (n / (t + radius))
+    r = radius if isinstance(radius, Tensor) else n.new_full((1,), radius)
+    t = torch.hypot(n, r)
+    return t, n * (n / (t + r))
 
 
 class _TimeLinear(torch.autograd.Function):
