@@ -1,0 +1,225 @@
+"""What two parts of HypLoRA's kernels gain: the private launcher, and the Triton pair of the boost.
+
+    python -m benchmarks.adapters_launch --device cuda --commit HASH
+
+times steps of a model and of a layer in eager mode, without CUDA graphs, with and without each of
+them: kernels launched by `beltrami.kernels.launch.launcher` or by Triton's own `kernel[grid](...)`,
+and the boosted map by its kernels or by its plain reference. The competitors take turns and share
+their modules. It prints a table in Markdown and takes about three minutes on an H200.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from beltrami.kernels.hyplora import boosted_linear
+from beltrami.kernels.launch import launcher
+from benchmarks import adapters_cases, timings
+from benchmarks.adapters_cases import (
+    BOOST,
+    EAGER,
+    LORA,
+    MODEL,
+    OURS,
+    STEP,
+    TOKEN,
+    Case,
+    Linear,
+    Model,
+    Problem,
+)
+from benchmarks.adapters_timing import Runner
+from benchmarks.command import execute
+
+ROUNDS = {"cpu": 3, "cuda": 30}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare ways to launch the kernels of HypLoRA."""
+
+    device: Literal["cpu", "cuda"] = "cuda"
+    """Where."""
+    only: str = ""
+    """Part of a problem's title, such as "model"; all without."""
+    rounds: int | None = None
+    """How often each competitor has its turn."""
+    quick: bool = False
+    """Tiny problems, to see that it runs."""
+    commit: str = ""
+    """The commit to name in the table, where git cannot tell."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An adapter and how its kernels are launched.
+
+    Args:
+        adapter: a name of `adapters_cases`.
+        private: whether the private launcher runs, else Triton's own.
+        fused: whether the boosted map runs its kernels, else the reference.
+    """
+
+    adapter: str
+    private: bool = True
+    fused: bool = True
+
+    @property
+    def name(self) -> str:
+        if self.adapter == LORA:
+            return LORA
+        if not self.fused:
+            return f"{self.adapter}, reference"
+        return f"{self.adapter}, {'private launcher' if self.private else 'Triton launch'}"
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Inside, kernels are launched as this arm says."""
+        with contextlib.ExitStack() as changes:
+            if not self.private:
+                changes.enter_context(patch.object(launcher, "_start", _triton_launch))
+                changes.enter_context(patch.object(launcher.Prepared, "__call__", _unprepared))
+            if not self.fused:
+                plain = patch.object(boosted_linear, "fused_module", lambda *_: None)
+                changes.enter_context(plain)
+            yield
+
+
+ARMS = (
+    Arm(LORA),
+    Arm(OURS),
+    Arm(OURS, private=False),
+    Arm(BOOST),
+    Arm(BOOST, private=False),
+    Arm(BOOST, fused=False),
+)
+# Numerator and denominator: above 1.05 the second earns its place.
+COMPARISONS = (
+    (Arm(OURS, private=False), Arm(OURS)),
+    (Arm(BOOST, private=False), Arm(BOOST)),
+    (Arm(BOOST, fused=False), Arm(BOOST)),
+    (Arm(BOOST, fused=False), Arm(BOOST, private=False)),
+)
+
+
+def _triton_launch(kernel: Any, grid: Any, _: int, *arguments: Any, **constants: Any) -> None:
+    kernel[grid](*arguments, **constants)
+
+
+def _unprepared(self: launcher.Prepared, grid: Any, where: Tensor, *arguments: Any) -> None:
+    launcher.start(self.kernel, grid, where, *arguments, **self.constants)
+
+
+def problems(device: str, quick: bool) -> list[Problem]:
+    """Training steps of a model, with many and with few tokens, one token, and a layer."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    if quick:
+        small = Model(32, 2, 4, 2, 48, 64, 2, 8, dtype, rank=4)
+        return [small, _one_token(small), Linear(STEP, 64, 64, 8, 16, dtype)]
+    model = Model(2048, 16, 32, 8, 8192, 32000, 8, 1024, dtype)
+    return [
+        model,
+        replace(model, batch=1, tokens=512),
+        _one_token(model),
+        Linear(STEP, 4096, 4096, 32, 8192, dtype),
+        Linear(STEP, 4096, 4096, 32, 512, dtype),
+        Linear(TOKEN, 4096, 4096, 32, 1, dtype),
+    ]
+
+
+def _one_token(model: Model) -> Model:
+    return replace(model, batch=1, tokens=1, kind=f"{MODEL}, {TOKEN}", backward=False)
+
+
+def time_problem(problem: Problem, device: str, rounds: int) -> dict[Arm, Runner]:
+    """All arms in turns, each adapter made once."""
+    case = adapters_cases.build(problem, device)
+    build = adapters_cases._model if isinstance(problem, Model) else adapters_cases._layer
+    modules: dict[str, nn.Module] = {
+        adapter: build(adapter, problem, device)  # type: ignore[arg-type]
+        for adapter in (LORA, OURS, BOOST)
+    }
+    builders = {arm.name: partial(modules.__getitem__, arm.adapter) for arm in ARMS}
+    runners = {arm: Runner(Case(problem, builders, case.inputs), arm.name, EAGER) for arm in ARMS}
+    for arm, runner in runners.items():
+        runner.guarded = False
+        runner.steps = 1 if problem.kind == MODEL else 4
+        with arm.active():
+            runner.prepare()
+    for i in range(rounds):
+        for arm in ARMS if i % 2 == 0 else reversed(ARMS):
+            with arm.active():
+                runners[arm].lap()
+    return runners
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """Median, and the range without the quarter at each end."""
+    first, middle, last = statistics.quantiles(ratios, n=4)
+    return f"{middle:.3f} ({first:.3f} to {last:.3f})"
+
+
+def rows(problem: Problem, runners: dict[Arm, Runner]) -> list[list[str]]:
+    """A row for each comparison."""
+    table = []
+    for slow, quick in COMPARISONS:
+        a, b = runners[slow], runners[quick]
+        peaks = [f"{r.peak / 1e6:.0f}" if r.peak is not None else "–" for r in (a, b)]
+        table.append(
+            [
+                problem.kind,
+                problem.shape,
+                f"{slow.name} / {quick.name}",
+                f"{statistics.median(a.times):.3f} / {statistics.median(b.times):.3f}",
+                f"{min(a.times) / min(b.times):.3f}",
+                spread([s / q for s, q in zip(a.times, b.times, strict=True)]),
+                f"{statistics.median(runners[Arm(LORA)].times):.3f}",
+                " / ".join(peaks),
+            ]
+        )
+    return table
+
+
+HEADER = (
+    "pass",
+    "shape",
+    "arms",
+    "ms, medians",
+    "ratio of minima",
+    "ratio a round, median (quartiles)",
+    "LoRA ms",
+    "peak MB",
+)
+
+
+def run(options: Options) -> int:
+    if (obstacle := timings.obstacle(options)) is not None:
+        print(obstacle, file=sys.stderr)
+        return 2
+    rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
+    chosen = [p for p in problems(options.device, options.quick) if options.only in p.title]
+    command = f"python -m benchmarks.adapters_launch --device {options.device}"
+    about = timings.describe(options, command, rounds)
+    print(
+        f"Command: `{command}`. Commit {about['commit']}. {about.get('gpu', about['cpu'])}, torch "
+        f"{about['torch']}. {rounds} rounds.\n"
+    )
+    print(*timings.table(HEADER, []), sep="\n", flush=True)
+    for problem in chosen:
+        body = rows(problem, time_problem(problem, options.device, rounds))
+        print(*timings.table(HEADER, body)[2:], sep="\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    execute(run, Options)
