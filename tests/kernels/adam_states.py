@@ -9,7 +9,7 @@ from torch import Tensor
 
 from beltrami.geometry import Manifold, lorentz
 from beltrami.geometry.checks import Scalar
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_
 from tests.kernels.row_states import MANIFOLDS, covector, random_covectors, table
 
@@ -100,7 +100,7 @@ def state(
     radius = min(radius, 0.5) if dtype.itemsize == 2 else radius
     x = table(manifold, *shape, radius=radius)
     g, p = (random_covectors(manifold, x) for _ in range(2))
-    v, v_max = (torch.rand(*shape[:-1], 1, dtype=wide_dtype(dtype)) for _ in range(2))
+    v, v_max = (torch.rand(*shape[:-1], 1, dtype=accumulation_dtype(dtype)) for _ in range(2))
     return State(x.to(dtype), g.to(dtype), p.to(dtype), v, v_max if amsgrad else None)
 
 

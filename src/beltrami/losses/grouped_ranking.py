@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, poincare
 from beltrami.geometry.chord import root
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.pairs.distance_mass import distance_mass
 from beltrami.kernels.pairs.gram_distances import gram_distances
 
@@ -75,7 +75,7 @@ def log_mass(
     none = ~chosen.any(-1) if none is None else none
     if type(manifold) in (Lorentz, PoincareBall, Euclidean) and isinstance(manifold.c, int | float):
         c = manifold.c
-        dtype = wide_dtype(torch.promote_types(nodes.dtype, pool.dtype))
+        dtype = accumulation_dtype(torch.promote_types(nodes.dtype, pool.dtype))
         nodes, pool = nodes.double(), pool.double()  # float32 would end at e^−87
         if isinstance(manifold, PoincareBall):
             nodes, pool = poincare.to_lorentz(nodes, c), poincare.to_lorentz(pool, c)

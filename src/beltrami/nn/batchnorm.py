@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
 from beltrami.nn.layer import Layer, check_count, check_positive
 
@@ -105,7 +105,7 @@ class BatchNorm(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Points (..., size) to points (..., size)."""
         self.check_size(x, self.size)
-        points = wide(x)
+        points = upcast(x)
         if self.training or self.running_mean is None or self.running_var is None:
             if x.numel() == 0:
                 raise ValueError(f"BatchNorm: an empty batch has no mean, got {tuple(x.shape)}")

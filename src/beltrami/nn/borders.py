@@ -11,7 +11,7 @@ from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Produc
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold, check_positive
 
 # √c times a score up to which its sinh is taken as it stands, far from overflow.
@@ -122,7 +122,7 @@ def lift0(v: Tensor, manifold: Manifold, dtype: torch.dtype | None = None) -> Te
     A ball ends where its dtype does (√c·r = 15 in float32, 4 in bfloat16), and a point that was
     rounded onto the border is at an infinite distance from all others.
     """
-    return manifold.project(manifold.exp0(wide(v)).to(dtype or v.dtype))
+    return manifold.project(manifold.exp0(upcast(v)).to(dtype or v.dtype))
 
 
 def ball_of_scores(v: Tensor, manifold: PoincareBall, dtype: torch.dtype | None = None) -> Tensor:

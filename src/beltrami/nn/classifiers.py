@@ -21,7 +21,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import no_autocast, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, no_autocast
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_choice, check_count, check_form, check_positive
 
@@ -125,7 +125,7 @@ class MLR(Layer):
         second: Tensor = getattr(self, self._second)
         if isinstance(self.manifold, Euclidean):
             return _AFFINE[self.form](x, self.weight, second)
-        c, dtype = self.manifold.c_like(x), wide_dtype(x.dtype)
+        c, dtype = self.manifold.c_like(x), accumulation_dtype(x.dtype)
         product = self._product_dtype(x)
         if isinstance(self.manifold, PoincareBall):
             # Lorentz coordinates rounded to float32 would leave a float64 product nothing to save.
@@ -147,7 +147,7 @@ class MLR(Layer):
             return self.product_dtype
         if self.form == "busemann" and x.device.type != "mps":  # which has no float64
             return torch.float64
-        return wide_dtype(x.dtype)
+        return accumulation_dtype(x.dtype)
 
     def no_weight_decay(self) -> set[str]:
         """All but the normals."""
@@ -240,7 +240,7 @@ def _or_one(length: Tensor) -> Tensor:
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    wide = wide_dtype(x.dtype)
+    wide = accumulation_dtype(x.dtype)
     with no_autocast(x):
         return x.to(wide) @ weight.to(wide).mT + bias
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, hyperplane, radial
 from beltrami.geometry.chord import dot, root, times_of
-from beltrami.kernels.launch.dtypes import no_autocast, wide
+from beltrami.kernels.launch.dtypes import no_autocast, upcast
 from beltrami.nn.borders import ball_of_scores
 from beltrami.nn.layer import Layer, check_choice, check_count, check_form
 from beltrami.nn.patch import check_sizes
@@ -113,13 +113,13 @@ class _Conv(Layer):
         y = self._convolve(x, self.weight, self.bias)
         if self.time_weight is None:
             return y
-        s = wide(x)
+        s = upcast(x)
         _, tau = times_of(self._sum_field(dot(s, s).squeeze(-1)), self.manifold.c_like(x))
         return (y + tau * self.time_weight).to(y.dtype)
 
     def _hnnpp(self, x: Tensor) -> Tensor:
         dtype, c = x.dtype, self.manifold.c_like(x)
-        x = wide(x)
+        x = upcast(x)
         weight = self.weight.to(x.dtype)
         length = root(weight.square().flatten(1).sum(-1))  # (out,)
         offset = torch.zeros_like(length) if self.bias is None else self.bias.to(x.dtype)

@@ -31,7 +31,7 @@ from beltrami.geometry import (
 )
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.radial_gain import radial_gain
 from beltrami.kernels.layers.time_linear import time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
@@ -146,7 +146,7 @@ class Linear(Layer):
 
     def _hybonet(self, x: Tensor) -> Tensor:
         u, c = self._affine(x), self.manifold.c_like(x)
-        s = wide(x)
+        s = upcast(x)
         gate = dot(s, self.gate_weight) + self.gate_bias
         if self.gate_time_weight is not None:
             tau = lorentz.excess_time(s, c, keepdim=True)
@@ -178,7 +178,7 @@ class Linear(Layer):
             if isinstance(manifold, Lorentz):
                 return lorentz.boost(step, y, c)
             return manifold.project(poincare.mobius_add(y, step, c))
-        s = wide(x)
+        s = upcast(x)
         q = c * dot(s, s)
         f = radial.asinhc_sq(q) if isinstance(manifold, Lorentz) else 2 * radial.atanhc_sq(q)
         return lift0(f * u + self.bias, manifold, u.dtype)

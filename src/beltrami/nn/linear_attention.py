@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.layer import Layer, check_count
 from beltrami.nn.linear import Linear
 
@@ -113,7 +113,7 @@ class LinearAttention(Layer):
             )
 
     def _features(self, x: Tensor) -> Tensor:
-        r = F.relu(wide(x)) + _LEAST_FEATURE
+        r = F.relu(upcast(x)) + _LEAST_FEATURE
         # Relative to the largest, a factor without effect on the result: no power is lost then.
         focused: Tensor = (r / r.detach().amax(-1, keepdim=True)) ** self.power
         length, focused_length = (

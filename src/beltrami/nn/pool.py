@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.nn.layer import Layer, check_count
 
 
@@ -44,7 +44,7 @@ class Pool(Layer):
         x = x.flatten(-1 - self.dims, -2)  # (..., n, d)
         if mask is None and weights is None:
             return self.manifold.centroid(x)
-        wide = wide_dtype(x.dtype)
+        wide = accumulation_dtype(x.dtype)
         w = torch.ones((), dtype=wide, device=x.device)
         if weights is not None:
             w = weights.flatten(-self.dims).to(wide)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer, check_count, check_positive
 from beltrami.nn.residual import Residual
@@ -60,7 +60,7 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """Turn the coordinates of x by their positions."""
         self._check(x, positions)
-        wide = wide_dtype(x.dtype)
+        wide = accumulation_dtype(x.dtype)
         table = rotary_table(positions, self.size, self.base, wide).unsqueeze(-2)
         cos, sin = table.chunk(2, dim=-1)  # (..., T, 1, size/2)
         a, b = x.chunk(2, dim=-1)

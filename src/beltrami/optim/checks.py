@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Euclidean, Manifold, Product, Sphere
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.optim.groups import Group, curvature_parameters
 from beltrami.optim.points import curvature_shape, factors_of
 from beltrami.optim.sharded import is_sharded, local
@@ -102,7 +102,7 @@ def _check_points(name: str, parameter: Tensor, manifold: Manifold) -> None:
     does with points that are off a sphere.
     """
     apart = [parameter, *curvature_parameters(manifold)]
-    rounded = parameter.dtype != wide_dtype(parameter.dtype)
+    rounded = parameter.dtype != accumulation_dtype(parameter.dtype)
     if rounded or not parameter.numel() or any(t.is_meta or is_sharded(t) for t in apart):
         return
     try:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Manifold
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.rows.geodesic_rows import MODELS, Products
 from beltrami.optim.checks import check_number
 from beltrami.optim.groups import param_groups
@@ -120,14 +120,14 @@ def _norm_sq(gradient: Tensor, parameter: Tensor, manifold: Manifold) -> Tensor:
     """Squared norm of a gradient: of the part that this process holds, or of a row in pieces."""
     if isinstance(manifold, Euclidean):
         held = local(gradient)
-        values = wide(held.coalesce().values() if held.is_sparse else held)
+        values = upcast(held.coalesce().values() if held.is_sparse else held)
         return (values * values).sum()
-    total = torch.zeros((), dtype=wide(local(parameter)).dtype, device=local(parameter).device)
+    total = torch.zeros((), dtype=upcast(local(parameter)).dtype, device=local(parameter).device)
     factors = factors_of(manifold, parameter.shape[-1])
 
     def measure(rows: Rows) -> None:
         for factor in factors:
-            x, g = wide(factor.rows(rows.x)), wide(factor.rows(rows.g))
+            x, g = upcast(factor.rows(rows.x)), upcast(factor.rows(rows.g))
             if factor.model is None:
                 vector = factor.manifold.riemannian_grad(x, g)
                 total.add_(factor.manifold.inner(x, vector, vector).sum())

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from beltrami.geometry import Manifold, PoincareBall, Product, Sphere, Stereographic
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.rows.geodesic_rows import MODELS, Products
 from beltrami.optim.groups import Group, curvature_parameters
 from beltrami.optim.points import Factor, count_factors, factors_of, inner_dims
@@ -89,7 +89,7 @@ def _moment(states: Mapping[Tensor, Mapping[str, Any]], parameter: Tensor) -> Te
 
 def _length_sq(factor: Factor, rows: Rows) -> Tensor:
     """Squared metric length of a moment: a covector with kernels, a tangent vector without."""
-    x, moment = wide(factor.rows(rows.x)), wide(factor.rows(rows.moments[0]))
+    x, moment = upcast(factor.rows(rows.x)), upcast(factor.rows(rows.moments[0]))
     if factor.model is None:
         return factor.manifold.inner(x, moment, moment, keepdim=True)
     of = Products(dot(x, x), dot(x, moment), dot(moment, moment))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.rows.adam_rows import AdamRates
 from beltrami.kernels.rows.row_blocks import in_range, keep_bad_rows, row_blocks
 from beltrami.kernels.rows.sgd_rows import SGDRates
@@ -40,8 +40,8 @@ def _adam_block_(
     rates: AdamRates,
     manifold: Manifold,
 ) -> None:
-    old_x, old_m = wide(x), wide(m)
-    gradient = _gradient(old_x, wide(g), rates.decay, manifold)
+    old_x, old_m = upcast(x), upcast(m)
+    gradient = _gradient(old_x, upcast(g), rates.decay, manifold)
     size_sq = manifold.inner(old_x, gradient, gradient, keepdim=True)
     new_m = torch.lerp(old_m, gradient, 1 - rates.beta1)
     new_v = torch.lerp(v, size_sq, 1 - rates.beta2)
@@ -73,9 +73,9 @@ def sgd_points_(
 def _sgd_block_(
     x: Tensor, g: Tensor, m: Tensor | None, rates: SGDRates, first: bool, manifold: Manifold
 ) -> None:
-    old_x = wide(x)
-    gradient = _gradient(old_x, wide(g), rates.decay, manifold)
-    old_m = gradient if m is None else wide(m)
+    old_x = upcast(x)
+    gradient = _gradient(old_x, upcast(g), rates.decay, manifold)
+    old_m = gradient if m is None else upcast(m)
     new_m = gradient
     if m is not None and not first:
         new_m = rates.momentum * old_m + (1 - rates.dampening) * gradient

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import Curvature, Manifold, Product
 from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.optim.groups import points_of
 from beltrami.optim.module_paths import module_paths
 from beltrami.optim.points import factors_of
@@ -125,7 +125,7 @@ def _radii(points: Tensor, manifold: Manifold) -> Tensor:
     if split is None:
         x = full(points.detach()) if is_sharded(points) else points.detach()
         x = x.reshape(rows, *points.shape[points.ndim - kept_dims :])[::stride]
-        return manifold.dist0(wide(x)).flatten()
+        return manifold.dist0(upcast(x)).flatten()
     group, rank, world = split
     inner = rows // points.shape[0]
     share = -(-points.shape[0] // world) * inner  # rows a process; the last ones hold fewer
@@ -134,7 +134,7 @@ def _radii(points: Tensor, manifold: Manifold) -> Tensor:
     x = local(points.detach())
     x = x.reshape(x.shape[0] * inner, *points.shape[points.ndim - kept_dims :])
     x = x[-rank * share % stride :: stride]
-    radii = manifold.dist0(wide(x)).flatten()
+    radii = manifold.dist0(upcast(x)).flatten()
     each = points.shape[-2] if kept_dims == 2 else 1
     counts = [len(r) * each for r in taken]
     padded = radii.new_zeros(max(counts))  # all_gather wants the same length of all

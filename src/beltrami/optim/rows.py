@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.optim.points import Factor
 from beltrami.optim.sharded import copy_full_, full, is_sharded, local, splits_rows
 
@@ -126,4 +126,4 @@ def join(rows: list[Rows], move: Callable[[Rows], None]) -> None:
 
 def numbers_dtype(parameter: Tensor) -> torch.dtype:
     """In which dtype one number a row is kept: float32 at least."""
-    return wide_dtype(parameter.dtype)
+    return accumulation_dtype(parameter.dtype)

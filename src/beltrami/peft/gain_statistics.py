@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.kernels.hyplora.gained_linear import gram_matrix, squared_norms
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.peft.layer import HypLoraLayer
 from beltrami.peft.projections import UpProjection
 
@@ -77,8 +77,8 @@ def _record(
         z, weight = up.adapter_map.coefficients(
             u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
         )
-        before = squared_norms(wide(u), gram_matrix(up.weight)).squeeze(-1)
-        after = squared_norms(wide(z), gram_matrix(weight)).squeeze(-1)
+        before = squared_norms(upcast(u), gram_matrix(up.weight)).squeeze(-1)
+        after = squared_norms(upcast(z), gram_matrix(weight)).squeeze(-1)
     counts = before > 0
     tokens = mask["now"]
     if tokens is not None and tokens.shape == counts.shape:

@@ -29,7 +29,7 @@ from beltrami.kernels.hyplora.boosted_linear import boosted_linear
 from beltrami.kernels.hyplora.gained_linear import gained_linear, gram_matrix, squared_norms
 from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
 from beltrami.kernels.hyplora.mixed_gain_linear import mixed_gain_linear
-from beltrami.kernels.launch.dtypes import cast, wide
+from beltrami.kernels.launch.dtypes import cast, upcast
 
 IN_BALL = 1.9  # √p of "simplified" stays below 2, the border of the ball
 REPO_LONGEST = 12.0  # the published code's bound on sinh's argument
@@ -156,13 +156,13 @@ class AdapterMap:
     ) -> tuple[Tensor, Tensor]:
         """z and W with Δ = W·z, in float32 at least; boost's have a column more than B."""
         if self.variant == "tangent":
-            return wide(u), weight
+            return upcast(u), weight
         if self.variant == "boost":
             assert time_in is not None
             assert time_out is not None
             (c,) = curvatures.values
-            return self._boost(wide(u), n2, c / self.unit**2, weight, time_in, time_out)
-        return self.gain(u, n2, curvatures, weight) * wide(u), weight
+            return self._boost(upcast(u), n2, c / self.unit**2, weight, time_in, time_out)
+        return self.gain(u, n2, curvatures, weight) * upcast(u), weight
 
     def gain(self, u: Tensor, n2: Tensor, curvatures: Curvatures, weight: Tensor) -> Tensor:
         """The gain of each token, (..., 1), of all variants but boost."""
@@ -170,7 +170,7 @@ class AdapterMap:
             raise ValueError("boost is no gain: its update has another direction than B·A·x")
         if self.variant == "tangent":
             return torch.ones_like(n2)
-        m2 = squared_norms(wide(u), gram_matrix(weight))
+        m2 = squared_norms(upcast(u), gram_matrix(weight))
         gains = [self._of_one(n2, m2, c, curvatures.factor) for c in curvatures.values]
         if curvatures.weights is None:
             return gains[0]
@@ -197,7 +197,7 @@ class AdapterMap:
         time_out: Tensor,
     ) -> tuple[Tensor, Tensor]:
         p = _bounded(c * n2, self.longest)
-        z = radial.sinhc_sq(p) * u + radial.cosh_sq(p) / c**0.5 * wide(time_in)
+        z = radial.sinhc_sq(p) * u + radial.cosh_sq(p) / c**0.5 * upcast(time_in)
         time = torch.sqrt((z * z).sum(-1, keepdim=True) + 1 / c)
         z = torch.cat([z, time], -1)
         both = torch.cat([weight, time_out.unsqueeze(-1)], -1)

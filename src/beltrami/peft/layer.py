@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
 from beltrami.kernels.hyplora.adapted_linear import adapted_linear
-from beltrami.kernels.launch.dtypes import cast, under_autocast, wide
+from beltrami.kernels.launch.dtypes import cast, under_autocast, upcast
 from beltrami.peft.calibration import Calibration, LinearFit
 from beltrami.peft.config import HypLoraConfig
 from beltrami.peft.gains import AdapterMap, Curvatures
@@ -720,7 +720,7 @@ class HypLoraLorentzLinear(HypLoraLayer):
         delta = self.hyplora_B[adapter](
             seen.u, flat, Curvatures((c,)), scaling=self.hyplora_scaling[adapter]
         )
-        moved = lorentz.boost(lorentz.exp0(wide(delta), c), wide(result), c)
+        moved = lorentz.boost(lorentz.exp0(upcast(delta), c), upcast(result), c)
         return _held(moved, result.dtype)
 
     def check_mergeable(self, adapters: Sequence[str], mode: MergeMode) -> None:

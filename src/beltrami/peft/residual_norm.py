@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 
 
 class NoResidualNormError(ValueError):
@@ -76,7 +76,7 @@ class ResidualNorm:
 def _record(recorder: ResidualNorm, module: nn.Module, args: tuple[Any, ...]) -> None:
     stream = args[0]
     # Not by squares, of which autograd would keep the stream in float32.
-    wide = wide_dtype(stream.dtype)
+    wide = accumulation_dtype(stream.dtype)
     norm = torch.linalg.vector_norm(stream, dim=-1, keepdim=True, dtype=wide)
     recorder.mean_square = norm.square() / stream.shape[-1]
 

@@ -34,7 +34,7 @@ from beltrami.kernels.hyplora.norm_linear_triton import (
     interpreted,
     padded,
 )
-from beltrami.kernels.launch.dtypes import roomy_dtype, under_autocast
+from beltrami.kernels.launch.dtypes import overflow_safe_dtype, under_autocast
 from beltrami.kernels.launch.launcher import Prepared, parts
 
 __all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
@@ -127,7 +127,7 @@ def gradient_rows(
     if dy.stride(1) != 1:
         dy = dy.contiguous()
     du, z = torch.empty_like(u), torch.empty_like(u)
-    wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
+    wu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
     dn2 = torch.empty_like(n2)
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
     _, kernel = _one_pass(rank, isinstance(c, Tensor), longest is not None, stereographic)

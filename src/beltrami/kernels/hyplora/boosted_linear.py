@@ -31,7 +31,13 @@ from beltrami.geometry import radial
 from beltrami.kernels.hyplora.gained_linear import gram_matrix, reached, rounded, weight_gradient
 from beltrami.kernels.hyplora.lorentz_gain import LARGEST_GAIN
 from beltrami.kernels.launch.dispatch import fused_module
-from beltrami.kernels.launch.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import (
+    accumulation_dtype,
+    cast,
+    overflow_safe_dtype,
+    under_autocast,
+    upcast,
+)
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
 LONGEST = 40.0  # of √p: e^−80, and that over c, is still a normal float32
@@ -84,8 +90,8 @@ def boosted_linear(
     kernel = fused_module(
         "hyplora.boosted_linear_triton", fused, u, u, weight, n2, time_in, time_out
     )
-    n2 = cast(n2, wide_dtype(n2.dtype))
-    c = cast(c, wide_dtype(u.dtype)) if isinstance(c, Tensor) else c
+    n2 = cast(n2, accumulation_dtype(n2.dtype))
+    c = cast(c, accumulation_dtype(u.dtype)) if isinstance(c, Tensor) else c
     longest = LONGEST if longest is None else min(longest, LONGEST)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
@@ -211,7 +217,7 @@ def _rows(
     longest: float,
 ) -> Tensor:
     """s·ĝ·ŷ, (..., r + 1), in u's dtype."""
-    w = wide(u)
+    w = upcast(u)
     p, _ = reached(n2, c, longest)
     low, sinhc, cosh = _hyperbolic(p.to(w.dtype))
     y = _lifted(w, time_in, sinhc, cosh, low, c)
@@ -231,7 +237,7 @@ def _rows_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², s·ĝ·ŷ, ŷ, v·ŷ, and each token's share of dα and dc, (tokens, r + 1)."""
     rank = u.shape[-1]
-    wide_u, wide_do = wide(u), wide(do)
+    wide_u, wide_do = upcast(u), upcast(do)
     alpha = cast(time_in, wide_u.dtype)
     p, beyond = reached(n2, c, longest)
     p = p.to(wide_u.dtype)
@@ -249,7 +255,7 @@ def _rows_backward(
     dp = low * radial.sinhc_sq_prime(p) * of_u + sinhc / (2 * root) * of_alpha
     dp = dp if beyond is None else torch.where(beyond, 0.0, dp)
     dc = n2 * dp + q / c * dq - (cosh / root * of_alpha + low * low / c * by_time) / (2 * c)
-    room = roomy_dtype(u.dtype)
+    room = overflow_safe_dtype(u.dtype)
     return (
         cast(sinhc * dz, u.dtype),
         cast(c * dp, n2.dtype),

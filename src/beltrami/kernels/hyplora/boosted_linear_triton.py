@@ -23,7 +23,7 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
     rounded,
 )
 from beltrami.kernels.hyplora.norm_linear_triton import padded
-from beltrami.kernels.launch.dtypes import roomy_dtype
+from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import parts, start
 from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 
@@ -114,7 +114,7 @@ def rows_backward(
     n, rank, width = n2.numel(), u.shape[-1], gram.shape[-1]
     programs = parts(n, ROWS)
     du, dn2, scaled = torch.empty_like(u), torch.empty_like(n2), torch.empty_like(do)
-    y, vy = (torch.empty_like(do, dtype=roomy_dtype(u.dtype)) for _ in range(2))
+    y, vy = (torch.empty_like(do, dtype=overflow_safe_dtype(u.dtype)) for _ in range(2))
     shares = n2.new_empty(programs, rank + 1)
     if n:
         start(

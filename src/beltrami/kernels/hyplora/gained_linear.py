@@ -19,7 +19,13 @@ from torch import Tensor
 from beltrami.kernels.hyplora import stereographic_gain
 from beltrami.kernels.hyplora.lorentz_gain import FAR, gain, gain_and_slopes
 from beltrami.kernels.launch.dispatch import fused_module
-from beltrami.kernels.launch.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import (
+    accumulation_dtype,
+    cast,
+    overflow_safe_dtype,
+    under_autocast,
+    upcast,
+)
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
 BALL = 2.0  # √p of a stereographic projection stays below
@@ -74,7 +80,7 @@ def gained_linear(
         )
     weight = cast(weight, u.dtype)
     kernel = fused_module("hyplora.gained_linear_triton", fused, u, u, weight, n2)
-    n2 = cast(n2, wide_dtype(n2.dtype))
+    n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, scaling, longest, stereographic, add_to)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
@@ -97,13 +103,13 @@ def _of_few(
     add_to: Tensor | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
-    mapped = wide(u @ weight.mT)
+    mapped = upcast(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
     g = _gain(n2, m2, c, longest, stereographic)
     gained = scaling * g * mapped
     if add_to is None:
         return rounded(gained, u.dtype)
-    return rounded(wide(add_to) + gained, add_to.dtype)
+    return rounded(upcast(add_to) + gained, add_to.dtype)
 
 
 def _forward(
@@ -184,7 +190,7 @@ def weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor
 
 def gram_matrix(weight: Tensor) -> Tensor:
     """WᵀW, in float32 at least: m² is a difference of its entries."""
-    w = wide(weight)
+    w = upcast(weight)
     return w.mT @ w
 
 
@@ -207,7 +213,7 @@ def _rows(
     stereographic: bool,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
-    w = wide(u)
+    w = upcast(u)
     m2 = squared_norms(w, gram)
     g = _gain(n2, m2, c, longest, stereographic)
     return rounded(scaling * g * w, u.dtype), m2
@@ -225,7 +231,7 @@ def _rows_backward(
     stereographic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², z, w·u and each token's share of dc."""
-    wide_u, wide_dz = wide(u), wide(dz)
+    wide_u, wide_dz = upcast(u), upcast(dz)
     p, beyond = reached(n2, c, longest)
     p = p.to(m2.dtype)
     if stereographic:
@@ -243,7 +249,7 @@ def _rows_backward(
         cast(du, u.dtype),
         cast(c * dp, n2.dtype),
         rounded(z, u.dtype),
-        cast(w * wide_u, roomy_dtype(u.dtype)),
+        cast(w * wide_u, overflow_safe_dtype(u.dtype)),
         dp * n2 + dq * m2,
     )
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from beltrami.kernels.hyplora import lorentz_gain
 from beltrami.kernels.hyplora.norm_linear_triton import DTYPES, MAX_RANK, interpreted, padded
-from beltrami.kernels.launch.dtypes import roomy_dtype
+from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import is_traced, parts, start
 from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 
@@ -115,7 +115,7 @@ def rows_backward(
     """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     u, n2 = u.contiguous(), n2.contiguous()
     du, z, dn2 = torch.empty_like(u), torch.empty_like(u), torch.empty_like(n2)
-    wu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
+    wu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
     n, rank = n2.numel(), u.shape[-1]
     if n:

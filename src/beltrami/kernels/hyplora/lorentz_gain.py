@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 
 LARGEST_GAIN = 2.0**100
 FAR = 400.0  # p from which on logarithms are used: √p = 20, e^{−40} is nothing even in float64
@@ -41,7 +41,7 @@ def lorentz_gain(p: Tensor, q: Tensor) -> Tensor:
 
     Returns: float32 at least.
     """
-    p, q = torch.broadcast_tensors(wide(p), wide(q))
+    p, q = torch.broadcast_tensors(upcast(p), upcast(q))
     gain: Tensor = _LorentzGain.apply(p, q)
     return gain
 

@@ -28,7 +28,13 @@ from beltrami.kernels.hyplora.gained_linear import (
 )
 from beltrami.kernels.hyplora.lorentz_gain import gain, gain_and_slopes
 from beltrami.kernels.launch.dispatch import fused_module
-from beltrami.kernels.launch.dtypes import cast, roomy_dtype, under_autocast, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import (
+    accumulation_dtype,
+    cast,
+    overflow_safe_dtype,
+    under_autocast,
+    upcast,
+)
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
 MOST_KEPT = 256  # sets of curvatures; whose change all the time are not worth more
@@ -76,7 +82,7 @@ def mixed_gain_linear(
     _check(u, weight, n2, c, weights)
     weight = cast(weight, u.dtype)
     kernel = fused_module("hyplora.mixed_gain_linear_triton", fused, u, u, weight, n2, c, weights)
-    n2 = cast(n2, wide_dtype(n2.dtype))
+    n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, weights, scaling, longest, add_to)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
@@ -110,7 +116,7 @@ def _check(u: Tensor, weight: Tensor, n2: Tensor, c: Tensor, weights: Tensor | N
 
 def _as_tensor(numbers: Sequence[float], u: Tensor) -> Tensor:
     """Numbers where u is; kept, since a copy to a GPU takes as long as all else here."""
-    dtype = wide_dtype(u.dtype)
+    dtype = accumulation_dtype(u.dtype)
     if torch.compiler.is_compiling():
         return torch.tensor(numbers, dtype=dtype, device=u.device)
     key = tuple(numbers), dtype, u.device
@@ -138,12 +144,12 @@ def _of_few(
     add_to: Tensor | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
-    mapped = wide(u @ weight.mT)
+    mapped = upcast(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
     gained = scaling * _mixture(n2, m2, c, weights, longest) * mapped
     if add_to is None:
         return rounded(gained, u.dtype)
-    return rounded(wide(add_to) + gained, add_to.dtype)
+    return rounded(upcast(add_to) + gained, add_to.dtype)
 
 
 def _forward(
@@ -233,7 +239,7 @@ def _rows(
     longest: float | None,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
-    w = wide(u)
+    w = upcast(u)
     m2 = squared_norms(w, gram)
     return rounded(scaling * _mixture(n2, m2, c, weights, longest) * w, u.dtype), m2
 
@@ -251,7 +257,7 @@ def _rows_backward(
     by_c: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """du, dn², z, v·u, dc of each token, (..., k), if it is wanted, and dweights."""
-    wide_u, wide_dz = wide(u), wide(dz)
+    wide_u, wide_dz = upcast(u), upcast(dz)
     p, beyond = reached(n2, c, longest)
     gains, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=may_be_far(longest))
     if beyond is not None:
@@ -266,7 +272,7 @@ def _rows_backward(
         cast(du, u.dtype),
         cast((c * dp).sum(-1, keepdim=True), n2.dtype),
         rounded(scale * wide_u, u.dtype),
-        cast(v * wide_u, roomy_dtype(u.dtype)),
+        cast(v * wide_u, overflow_safe_dtype(u.dtype)),
         dp * n2 + dq * m2 if by_c else None,
         None if weights is None else cast(dg * gains, weights.dtype),
     )

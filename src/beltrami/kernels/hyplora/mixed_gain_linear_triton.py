@@ -18,7 +18,7 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
     rounded,
 )
 from beltrami.kernels.hyplora.norm_linear_triton import padded
-from beltrami.kernels.launch.dtypes import roomy_dtype
+from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import parts, start
 
 __all__ = ["gram_matrix", "rows", "rows_backward", "why_not"]
@@ -88,7 +88,7 @@ def rows_backward(
     """du, dn², z, v·u, dc of each token, (..., k), if it is wanted, and dweights."""
     u, n2 = u.contiguous(), n2.contiguous()
     du, z, dn2 = torch.empty_like(u), torch.empty_like(u), torch.empty_like(n2)
-    vu = torch.empty_like(u, dtype=roomy_dtype(u.dtype))
+    vu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
     n, rank, count = n2.numel(), u.shape[-1], c.shape[-1]
     dc = n2.new_empty(*n2.shape[:-1], count) if by_c else None
     weights = None if weights is None else weights.contiguous()

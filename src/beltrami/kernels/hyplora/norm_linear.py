@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from beltrami.kernels.launch.dispatch import fused_module
 from beltrami.kernels.launch.dtypes import (
+    accumulation_dtype,
     cast,
     matmul_dtype,
-    roomy_dtype,
+    overflow_safe_dtype,
     under_autocast,
-    wide_dtype,
 )
 from beltrami.kernels.launch.shapes import as_matrix
 
@@ -124,7 +124,9 @@ def _backward(
 
 def _squares(x: Tensor) -> Tensor:
     """|x|², summed in float32 at least."""
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
+    norm: Tensor = torch.linalg.vector_norm(
+        x, dim=-1, keepdim=True, dtype=accumulation_dtype(x.dtype)
+    )
     return norm * norm
 
 
@@ -140,7 +142,7 @@ def _input_gradient(
         found: Tensor = kernel.input_gradient(x, weight, du, dn2, beside)
         return found
     # Not in float32 where x is narrow: compiled, the forward pass would keep that copy of x.
-    room = roomy_dtype(x.dtype)
+    room = overflow_safe_dtype(x.dtype)
     dx = None if dn2 is None else cast(cast(2 * dn2, room) * cast(x, room), x.dtype)
     for more in (None if du is None else du @ weight, beside):
         if more is not None:

@@ -24,20 +24,20 @@ def matmul_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which geometry is computed: at least float32."""
     # Not torch.promote_types, which is a dispatched operator.
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
-def roomy_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype itself, but float32 for float16, beyond which weighted sums may go."""
+def overflow_safe_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself, but float32 for float16, which weighted sums may overflow."""
     return torch.float32 if dtype == torch.float16 else dtype
 
 
-def wide(t: Tensor) -> Tensor:
-    """t in the dtype in which geometry is computed."""
-    return t.to(wide_dtype(t.dtype))
+def upcast(t: Tensor) -> Tensor:
+    """t in the dtype in which geometry is computed, `accumulation_dtype`."""
+    return t.to(accumulation_dtype(t.dtype))
 
 
 def cast(t: Tensor, dtype: torch.dtype) -> Tensor:

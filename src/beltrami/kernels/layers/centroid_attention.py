@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot, times_of
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.launch.dtypes import cast, matmul_dtype, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, matmul_dtype, upcast
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 # Fused attention wants head sizes that are multiples of these, for half precision and for float32
@@ -78,7 +78,7 @@ def centroid_attention(
     if score == "dot" and not centroid and not isinstance(scale, Tensor):
         return attend(q, k, v, scale=scale, causal=causal, mask=mask)
     if not flat:
-        c = check_curvature(c, wide_dtype(dtype), q.device)
+        c = check_curvature(c, accumulation_dtype(dtype), q.device)
     size = q.shape[-1]
     kinds = (
         ("plain", "plain") if score == "dot" else ("one", "half") if flat else ("time", "excess")
@@ -190,7 +190,7 @@ class _Widen(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None, None, Tensor | None]:
         head, c, scale = load_inputs(ctx)
         kind, size = ctx.kind, ctx.size
-        compute = wide_dtype(head.dtype)
+        compute = accumulation_dtype(head.dtype)
         x, gx = head[..., :size].to(compute), g[..., :size].to(compute)
         g_time = g[..., size : size + 1].to(compute)
         if head.dtype.itemsize <= 2:
@@ -218,7 +218,7 @@ class _Widen(torch.autograd.Function):
 
 def _time(x: Tensor, c: Scalar, kind: str) -> Tensor:
     """The time a head carries, (..., 1), in float32 at least."""
-    dtype = wide_dtype(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
     if kind in ("plain", "one"):
         return x.new_full((*x.shape[:-1], 1), 0.0 if kind == "plain" else _FLAT_TIME, dtype=dtype)
     n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
@@ -274,7 +274,7 @@ class _Normalise(torch.autograd.Function):
 
 def _split_mean(mean: Tensor, size: int, c: Scalar) -> tuple[Tensor, Tensor, Tensor]:
     """s̄, c·N² and t̄, in float32 at least."""
-    whole = wide(mean)
+    whole = upcast(mean)
     s, t = whole[..., :size], whole[..., size : size + 1]
     if mean.dtype.itemsize <= 2:
         t = t + whole[..., size + 1 : size + 2]

@@ -19,7 +19,7 @@ from torch import Tensor
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import PROFILES, radial_vjp, sum_to
-from beltrami.kernels.launch.dtypes import cast, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, upcast
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 # (log0, exp0) of each model, and what its maps multiply |x|² by, in units of c
@@ -39,7 +39,7 @@ def radial_gain(x: Tensor, u: Tensor, c: Scalar, model: str = "lorentz") -> Tens
 
     Returns: (..., k) in the dtype of u; computed in float32 at least.
     """
-    c = check_curvature(c, wide_dtype(u.dtype), u.device)
+    c = check_curvature(c, accumulation_dtype(u.dtype), u.device)
     out: Tensor = _RadialGain.apply(x, u, c, model)
     return out
 
@@ -50,7 +50,7 @@ class _RadialGain(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, u: Tensor, c: Scalar, model: str) -> Tensor:
         log0, exp0, share = _MAPS[model]
-        wide_x, wide_u = wide(x), wide(u)
+        wide_x, wide_u = upcast(x), upcast(u)
         f = log0.value(c * dot(wide_x, wide_x))
         gain = f * exp0.value(c * share * f * f * dot(wide_u, wide_u))
         return cast(gain * wide_u, u.dtype)
@@ -63,7 +63,7 @@ class _RadialGain(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, u, c, model = load_inputs(ctx)
         log0, exp0, share = _MAPS[model]
-        wide_x, wide_u, wide_g = wide(x), wide(u), wide(g)
+        wide_x, wide_u, wide_g = upcast(x), upcast(u), upcast(g)
         n2 = dot(wide_x, wide_x)
         q = c * n2
         f = log0.value(q)

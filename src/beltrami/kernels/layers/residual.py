@@ -34,7 +34,7 @@ from torch.linalg import vector_norm
 from beltrami.geometry.checks import Scalar, prepare
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import cast, wide, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, upcast
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 
@@ -66,8 +66,8 @@ def residual(
     else:
         dtype = x.dtype if x.dtype == y.dtype else torch.promote_types(x.dtype, y.dtype)
         if isinstance(radius, Tensor):
-            radius = radius.to(wide_dtype(dtype))
-    weight = wide(weight) if isinstance(weight, Tensor) else weight
+            radius = radius.to(accumulation_dtype(dtype))
+    weight = upcast(weight) if isinstance(weight, Tensor) else weight
     out: Tensor = _Residual.apply(x, y, weight, radius, scale, size, dtype)
     return out
 
@@ -124,7 +124,7 @@ class _Residual(torch.autograd.Function):
         size: int | None,
         dtype: torch.dtype,
     ) -> Tensor:
-        x, y = wide(x), wide(y)
+        x, y = upcast(x), upcast(y)
         chord = _pair(x, y, radius).chord
         gain = torch.rsqrt(1 + w / ((1 + w) * radius) ** 2 * chord)
         front = _front(w, radius, scale, size)
@@ -140,7 +140,7 @@ class _Residual(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x_in, y_in, w, radius, scale, size = load_inputs(ctx)
-        x, y, g = wide(x_in), wide(y_in), wide(g)
+        x, y, g = upcast(x_in), upcast(y_in), upcast(g)
         p = _pair(x, y, radius)
         share = w / ((1 + w) * radius) ** 2  # s·c
         d = 1 + share * p.chord

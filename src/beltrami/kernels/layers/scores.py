@@ -14,7 +14,7 @@ from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import root
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.pairs.chords import chords, left, right, rows_of
 
 # Where the two terms of `_lag` agree in the digits that float32 has, a power takes its place.
@@ -46,7 +46,7 @@ def pairs_of(x: Tensor, y: Tensor, c: Scalar | None, metric: str, needs: _Needs)
         metric: "lorentz", "euclidean" or "dot".
         needs: which of x, y and c `pull` is to find the gradients of.
     """
-    dtype = wide_dtype(torch.promote_types(x.dtype, y.dtype))
+    dtype = accumulation_dtype(torch.promote_types(x.dtype, y.dtype))
     if metric == "dot":
         return _Dot(x.to(dtype), y.to(dtype), needs)
     if isinstance(c, Tensor):

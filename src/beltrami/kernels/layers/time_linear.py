@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import cast, matmul_dtype, no_autocast, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, matmul_dtype, no_autocast
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 
@@ -46,9 +46,9 @@ def time_linear(
     """
     dtype = matmul_dtype(x)
     if radius is None:
-        radius = check_curvature(c, wide_dtype(dtype), x.device) ** -0.5
+        radius = check_curvature(c, accumulation_dtype(dtype), x.device) ** -0.5
     elif isinstance(radius, Tensor):
-        radius = radius.to(wide_dtype(dtype))
+        radius = radius.to(accumulation_dtype(dtype))
     if weight.ndim > 2:
         bias = None if bias is None else bias.unsqueeze(-2)
         return _formula(x.to(dtype), weight.to(dtype), time_weight.unsqueeze(-2), bias, radius)
@@ -72,7 +72,7 @@ def _formula(
 
 def _times(x: Tensor, radius: Scalar) -> tuple[Tensor, Tensor]:
     """(t, τ), (..., 1) each."""
-    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_dtype(x.dtype))
+    n = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=accumulation_dtype(x.dtype))
     r = radius if isinstance(radius, Tensor) else n.new_full((1,), radius)
     t = torch.hypot(n, r)
     return t, n * (n / (t + r))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import Scalar, check_integer, prepare
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 from beltrami.kernels.layers.scores import pairs_of
 
@@ -77,7 +77,7 @@ def contrastive_loss(
             raise ValueError(f'metric="{metric}" has no curvature: leave out c, or use "lorentz"')
         _, _, dtype = prepare(1.0, x=x, y=y)
     _check_shapes(x, y, c, symmetric, offset)
-    compute = wide_dtype(dtype)
+    compute = accumulation_dtype(dtype)
     scale = _check_scale(scale, compute, x.device)
     rows, columns, matched = _LogSumExp.apply(x, y, c, scale, metric, symmetric, offset, block)
     if symmetric:

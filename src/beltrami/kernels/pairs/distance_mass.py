@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels.launch.dispatch import fused_module
-from beltrami.kernels.launch.dtypes import cast, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast
 from beltrami.kernels.pairs.gram_distances import (
     ScaledRows,
     check_one_set_each,
@@ -79,7 +79,7 @@ class _DistanceMass(torch.autograd.Function):
         mass, slope = mass_and_slope(a, b, weights, c)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, slope)
         ctx.root, ctx.dtypes = c**0.5 if c else 1.0, (x.dtype, y.dtype)
-        return cast(mass, wide_dtype(torch.promote_types(x.dtype, y.dtype)))
+        return cast(mass, accumulation_dtype(torch.promote_types(x.dtype, y.dtype)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

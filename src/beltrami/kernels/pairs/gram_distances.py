@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import prepare
-from beltrami.kernels.launch.dtypes import cast, wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, cast
 
 ROUNDING = 8 * torch.finfo(torch.float64).eps
 
@@ -109,7 +109,7 @@ class _GramDistances(torch.autograd.Function):
         found = above.add_(sinh).log1p_().mul_(c**-0.5)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, sinh.masked_fill_(same, torch.inf))
         ctx.dtypes = (x.dtype, y.dtype)
-        return cast(found, wide_dtype(torch.promote_types(x.dtype, y.dtype)))
+        return cast(found, accumulation_dtype(torch.promote_types(x.dtype, y.dtype)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

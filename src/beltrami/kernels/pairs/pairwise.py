@@ -16,7 +16,7 @@ from torch import Tensor
 from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.sets import check_sets
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.launch.saving import load_inputs, save_inputs
 
 
@@ -51,7 +51,7 @@ def _add(total: Tensor | None, part: Tensor) -> Tensor:
 class _PairwiseDist(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, y: Tensor, c: Scalar, tile: int) -> Tensor:
-        dtype = wide_dtype(torch.promote_types(x.dtype, y.dtype))
+        dtype = accumulation_dtype(torch.promote_types(x.dtype, y.dtype))
         x, y = x.to(dtype), y.to(dtype)
         n, m = x.shape[-2], y.shape[-2]
         sets = c.shape[:-2] if isinstance(c, Tensor) else ()

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.launch.triton_module import triton_module
 from beltrami.kernels.rows.geodesic_rows import MODELS, Number, Products
 from beltrami.kernels.rows.row_blocks import fits, keep_bad_rows, row_blocks
@@ -108,7 +108,7 @@ def _reference_(
     model: str,
 ) -> None:
     rows = MODELS[model]
-    old_x, old_p, wide_g = wide(x), wide(p), wide(g)
+    old_x, old_p, wide_g = upcast(x), upcast(p), upcast(g)
     c = c.to(old_x.dtype) if isinstance(c, Tensor) else c
     decays = rates.decay != 0 or rates.keep is not None
     xx = torch.zeros_like(v) if rows.straight and not decays else dot(old_x, old_x)

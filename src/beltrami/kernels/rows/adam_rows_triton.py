@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from beltrami.geometry.ball import BORDER_EPS
 from beltrami.geometry.checks import Scalar
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.launch.launcher import parts, start
 from beltrami.kernels.rows.adam_rows import AdamRates
 from beltrami.kernels.rows.geodesic_rows_triton import (
@@ -63,10 +63,13 @@ def why_not(
         return f"it runs on a CUDA device, and x is on {x.device}"
     if any(t.device != x.device for t in tables):
         return f"its tensors must be on one device, and not all are on {x.device}"
-    if any(t.dtype not in _DTYPES or wide_dtype(t.dtype) != wide_dtype(x.dtype) for t in tables):
+    if any(
+        t.dtype not in _DTYPES or accumulation_dtype(t.dtype) != accumulation_dtype(x.dtype)
+        for t in tables
+    ):
         return f"it cannot mix {', '.join(str(t.dtype) for t in tables)}"
-    if any(t.dtype != wide_dtype(x.dtype) for t in tables[3:]):
-        return f"second moments must be in {wide_dtype(x.dtype)}, got {v.dtype}"
+    if any(t.dtype != accumulation_dtype(x.dtype) for t in tables[3:]):
+        return f"second moments must be in {accumulation_dtype(x.dtype)}, got {v.dtype}"
     numbers = *x.shape[:-1], 1
     if any(t.shape != x.shape for t in (g, p)) or any(t.shape != numbers for t in tables[3:]):
         return f"shapes {', '.join(str(tuple(t.shape)) for t in tables)} do not belong together"
@@ -108,7 +111,7 @@ def adam_rows_triton_(
     many_c, one_c = curvatures
     width = x.shape[-1]
     rows = x.numel() // width
-    wide = wide_dtype(x.dtype)
+    wide = accumulation_dtype(x.dtype)
     block = triton.next_power_of_2(width)
     rows_a_program = min(max(1, _WARP_ELEMENTS // block), _MOST_ROWS)
     start(

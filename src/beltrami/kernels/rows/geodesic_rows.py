@@ -28,7 +28,7 @@ from beltrami.geometry import poincare, radial
 from beltrami.geometry.ball import BORDER_EPS
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.rows.row_blocks import in_range
 
 Number = float | Tensor
@@ -282,7 +282,7 @@ class PoincareRows:
 
     def holds(self, x: Tensor, c: Scalar) -> Tensor:
         """Inside, which rounding can prevent in a step from one side of the ball to the other."""
-        x = wide(x)
+        x = upcast(x)
         return _gap(dot(x, x), c) > 0
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 
 # Elements of a block: what is computed on the way then stays in a CPU's cache.
 _BLOCK_ELEMENTS = 1 << 18
@@ -35,7 +35,7 @@ def in_range(x: Tensor, c: Scalar = 1.0) -> Tensor:
 
     Those are up to 4c|x|², so in float32 a point of hyperbolic space has √c·radius < 44.
     """
-    x = wide(x)
+    x = upcast(x)
     return torch.isfinite(4 * (1 + c) * dot(x, x))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.rows.geodesic_rows import MODELS, Number, Products
 from beltrami.kernels.rows.row_blocks import fits, keep_bad_rows, row_blocks
 
@@ -62,12 +62,12 @@ def _reference_(
     x: Tensor, g: Tensor, p: Tensor | None, rates: SGDRates, first: bool, c: Scalar, model: str
 ) -> None:
     rows = MODELS[model]
-    old_x, wide_g = wide(x), wide(g)
+    old_x, wide_g = upcast(x), upcast(g)
     c = c.to(old_x.dtype) if isinstance(c, Tensor) else c
     xx = dot(old_x, old_x)
     if rates.decay:
         wide_g = wide_g + rates.decay * rows.pull(xx, c) * old_x
-    old_p = wide_g if p is None else wide(p)
+    old_p = wide_g if p is None else upcast(p)
     new_p = wide_g
     if p is not None and not first:
         new_p = rates.momentum * old_p + (1 - rates.dampening) * wide_g

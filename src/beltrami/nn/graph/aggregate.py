@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
 from beltrami.nn.graph.centroid import neighbour_centroid
 from beltrami.nn.graph.edges import Edges, read_edges, symmetric
@@ -76,7 +76,7 @@ class GraphAggregate(Layer):
         if self.norm == "mean":
             total = scatter_sum(weight, target, nodes)
             weight = weight / torch.where(total > 0, total, 1.0).index_select(0, target)
-        share, wide_x = weight.unsqueeze(-1), wide(x)
+        share, wide_x = weight.unsqueeze(-1), upcast(x)
         if self.form == "origin":
             v = rows(self.manifold.log0(wide_x), source)
             return lift0(scatter_rows(share * v, target, nodes), self.manifold, x.dtype)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, lorentz
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.graph.centroid import neighbour_centroid, neighbour_mean
 from beltrami.nn.graph.edges import Edges, read_edges
 from beltrami.nn.graph.scatter import edge_softmax, rows
@@ -104,7 +104,7 @@ class GraphAttention(Layer):
         )  # (..., heads, N, head_size)
         shares = edge_softmax(self._scores(q, k, edges), edges.weight, edges.target, x.shape[-2])
         if self.aggregate == "mean":
-            mean = neighbour_mean(wide(v), edges.source, edges.target, shares).to(v.dtype)
+            mean = neighbour_mean(upcast(v), edges.source, edges.target, shares).to(v.dtype)
         else:
             mean = neighbour_centroid(v, edges.source, edges.target, shares, self.manifold)
         projected: Tensor = self.out(mean.transpose(-2, -3).flatten(-2))
@@ -112,7 +112,7 @@ class GraphAttention(Layer):
 
     def _scores(self, q: Tensor, k: Tensor, edges: Edges) -> Tensor:
         """(..., heads, E), in float32 at least."""
-        q, k = rows(wide(q), edges.target), rows(wide(k), edges.source)
+        q, k = rows(upcast(q), edges.target), rows(upcast(k), edges.source)
         if self.log_scale is None:
             return (q * k).sum(-1) / math.sqrt(self.head_size)
         if isinstance(self.manifold, Euclidean):

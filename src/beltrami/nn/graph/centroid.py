@@ -20,7 +20,7 @@ from beltrami.geometry import Euclidean, Manifold, PoincareBall, poincare
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.graph.scatter import rows, scatter_max, scatter_rows, scatter_sum
 
 
@@ -37,7 +37,7 @@ def neighbour_centroid(
 
     Returns: (..., N, d) in the dtype of x; computed in float32 at least.
     """
-    wide_x, nodes = wide(x), x.shape[-2]
+    wide_x, nodes = upcast(x), x.shape[-2]
     weight = weight.to(wide_x.dtype)
     # Squares of weights leave float32 at 1e±19. A common factor does not matter, so its own
     # derivative is 0.

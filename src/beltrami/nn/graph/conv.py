@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
-from beltrami.kernels.launch.dtypes import wide
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
 from beltrami.nn.change import ChangeCurvature
 from beltrami.nn.graph.aggregate import GraphAggregate
@@ -119,7 +119,7 @@ class GraphConv(Layer):
         """`exp0'(f(log0(y)))`: HGCN's activation between two curvatures."""
         if self.activation is None and self.change is None:
             return y
-        v = self.manifold.log0(wide(y))
+        v = self.manifold.log0(upcast(y))
         if self.activation is not None:
             f = self.activation.function
             v = ACTIVATIONS[f](v) if isinstance(f, str) else f(v)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import debugging
-from beltrami.kernels.launch.dtypes import wide_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.nn.graph.scatter import scatter_sum
 
 
@@ -38,7 +38,7 @@ def read_edges(
         raise ValueError(
             f"{layer} takes the points of all nodes, x of shape (..., N, d), got {tuple(x.shape)}"
         )
-    dtype = wide_dtype(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
     edge_index, edge_weight = _unpack(edge_index, edge_weight, layer)
     nodes = x.shape[-2]
     check_edges(edge_index, edge_weight, nodes, layer)
