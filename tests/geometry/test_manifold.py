@@ -24,6 +24,7 @@ from beltrami.geometry import (
     Stereographic,
     lorentz,
     poincare,
+    solvable,
 )
 
 CURVATURES = (0.1, 1.0, 4.0)
@@ -268,6 +269,8 @@ def _isometries() -> list[tuple[str, Manifold, Callable[[Tensor], Tensor]]]:
         ("translation", PoincareBall(0.5), lambda x: poincare.mobius_add(q, x, 0.5)),
         ("rotation", Sphere(0.5), lambda x: x @ R.T),
         ("rotation", Stereographic(-0.5), lambda x: x @ R.T),
+        ("translation", Solvable(0.5), lambda x: solvable.product(p, x)),
+        ("rotation", Solvable(0.5), lambda x: solvable.fiber_rotation(x, p)),
         ("rotation", Stereographic(0.5), lambda x: x @ R.T),
     ]
 
@@ -338,7 +341,16 @@ CALLS: dict[str, Callable[..., Tensor]] = {
     "centroid": lambda M, x, y, u, v, v0: M.centroid(x),
 }
 SETS = {"pairwise_dist", "centroid"}
-NOT_TENSORS = {"c", "check_point", "origin", "random", "tangent0_size"}
+NOT_TENSORS = {
+    "c",
+    "c_like",
+    "check_point",
+    "origin",
+    "radius_like",
+    "random",
+    "shape",
+    "tangent0_size",
+}
 
 ONE_OF_EACH = [
     (Euclidean(), 4),
@@ -347,6 +359,7 @@ ONE_OF_EACH = [
     (Sphere(0.5), 4),
     (Stereographic(0.5), 4),
     (Stereographic(-0.5), 4),
+    (Solvable(0.5), 4),
     (product_of(0.5, 1.5), 11),
 ]
 one_of_each = pytest.mark.parametrize(

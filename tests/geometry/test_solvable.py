@@ -176,6 +176,26 @@ def test_exp_and_log_at_a_point(c: float) -> None:
     torch.testing.assert_close(S.dist(x, half, c), S.dist(half, y, c), **TIGHT)
 
 
+def test_geodesics_transport_and_centroids_are_those_of_lorentz(c: float) -> None:
+    x, y, u = (rows(30, 5, seed=s) for s in range(3))
+    v = S.transport_from0(x, u, c)
+    (lx, lv), ly = torch.func.jvp(lambda t: S.to_lorentz(t, c), (x,), (v,)), S.to_lorentz(y, c)
+    torch.testing.assert_close(lv, lorentz.transport_from0(lx, u, c), **TIGHT)
+    torch.testing.assert_close(S.transport_to0(x, v, c), u, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(S.norm(x, v, c), u.norm(dim=-1), **TIGHT)
+    moved = S.transport(x, y, v)
+    _, image = torch.func.jvp(lambda t: S.to_lorentz(t, c), (y,), (moved,))
+    far = {"rtol": 1e-7, "atol": 1e-7}  # Lorentz coordinates of these points reach 1e4
+    torch.testing.assert_close(image, lorentz.transport(lx, ly, lv, c), **far)
+    for got, want in [
+        (S.midpoint(x, y), lorentz.midpoint(lx, ly, c)),
+        (S.geodesic(x, y, 0.2), lorentz.geodesic(lx, ly, 0.2, c)),
+        (S.centroid(x[None])[0], lorentz.centroid(lx[None], c=c)[0]),
+    ]:
+        torch.testing.assert_close(S.to_lorentz(got, c), want, **far)
+    torch.testing.assert_close(S.pairwise_dist(x, y, c), S.dist(x[:, None], y, c), **far)
+
+
 def test_gradients_at_the_identity_and_at_coincident_points() -> None:
     for dtype in (torch.float32, torch.float64):
         for dim in (1, 4):

@@ -237,7 +237,8 @@ def transport_to0(x: Tensor, v: Tensor, c: Scalar = 1.0) -> Tensor:
 
 def geodesic(x: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
     """The point at fraction t of the geodesic from x (t = 0) to y (t = 1)."""
-    return exp(x, t * log(x, y))
+    (x, y), _, dtype = prepare(1.0, x=x, y=y)
+    return _product(x, _exp0(t * _log0(_relative(x, y)))).to(dtype)
 
 
 def midpoint(x: Tensor, y: Tensor) -> Tensor:
