@@ -60,7 +60,7 @@ def test_losses_of_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     [
         ([], "name at least one model"),
         (["nowhere.npy"], "nowhere.npy"),
-        (["w4.npy", "w4.npy"], "names one twice"),
+        (["w4.npy", "w4.npy"], "must not repeat a value"),
         (["w4.npy", "--families", "a", "b"], "--families names 2 families for 1 models"),
         (["w4.npy", "--texts=w8.npy"], "is not UTF-8"),
         (["w4.npy", "--out=w8.npy"], "is a file"),

@@ -17,7 +17,7 @@ from tests.recipes.tiny import TinyConfig
     ("changes", "message"),
     [
         ({"seeds": 0}, "--seeds must be at least 1, got 0"),
-        ({"checkpoint_seconds": -1.0}, "--checkpoint-seconds must be 0 or more, got -1"),
+        ({"checkpoint_seconds": -1.0}, "--checkpoint-seconds must be at least 0, got -1"),
         ({"checkpoint_seconds": float("nan")}, "got nan"),
         ({"resume": True, "fresh": True}, "give one"),
         ({"out": Path("a\udcffb")}, r"--out is not UTF-8 text: 'a\udcffb'"),

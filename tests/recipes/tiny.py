@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from beltrami.recipes.config import RunConfig
+from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.outcome import Outcome, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
@@ -27,18 +27,17 @@ class TinyConfig(RunConfig):
     """
 
     recipe: ClassVar[str] = "tiny"
-    adding: ClassVar[tuple[str, ...]] = ("seeds", "rates", "diverges_from", "word")
 
     steps: int = 4
     """Steps of a training."""
 
-    rates: tuple[float, ...] = (0.1, 0.2)
+    rates: tuple[float, ...] = option((0.1, 0.2), adds_runs=True)
     """Learning rates."""
 
-    diverges_from: float = 1e9
+    diverges_from: float = option(1e9, adds_runs=True)
     """Learning rates from here on make the loss nan."""
 
-    word: str = "words"
+    word: str = option("words", adds_runs=True)
     """Anything."""
 
     checkpoint_seconds: float = 0.0

@@ -32,7 +32,6 @@ from torch import nn
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
-from beltrami.recipes.config import IN_DIGEST
 from beltrami.recipes.folder import SCHEMA, RunFolder
 from beltrami.recipes.observer import Observer, Silence
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
@@ -122,7 +121,8 @@ def _check_same_experiment(recipe: Recipe[Any], folder: RunFolder) -> None:
         raise ValueError(f"{folder.path} holds a run on other data; {remedy}")
     then = before.get("settings") or {}
     for key, value in recipe.config.settings().items():
-        if key in (*recipe.config.adding, *IN_DIGEST) or then.get(key, value) == value:
+        known = recipe.config.known(key)
+        if known.adds_runs or known.in_data_digest or then.get(key, value) == value:
             continue
         raise ValueError(
             f"{folder.path} holds a run with other settings ({key} was {then[key]!r}, now "

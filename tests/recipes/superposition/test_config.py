@@ -47,7 +47,7 @@ def test_the_large_experiments_rates_fall_with_the_width() -> None:
         ({"laws": ("exponential:0",)}, "above 0"),
         ({"laws": ("linear:3",)}, "'linear:3'"),
         ({"laws": ()}, "--laws is empty"),
-        ({"laws": ("linear", "linear")}, "names one twice"),
+        ({"laws": ("linear", "linear")}, "must not repeat a value"),
         ({"widths": (3, 4)}, "--widths must be 3 or more"),
         ({"widths": (0, 4, 5)}, "at least 1"),
         ({"widths": (3, 4, 400)}, "below the 400 features"),

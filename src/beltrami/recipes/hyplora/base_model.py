@@ -12,8 +12,9 @@ import torch
 from beltrami.data.cache import MissingDataError, cache_folder, file_digest, path_of
 from beltrami.data.catalogue import find
 from beltrami.data.lock import locked
-from beltrami.recipes.hyplora.config import SMOLLM2, TINY, HypLoraRunConfig
+from beltrami.recipes.hyplora.config import SMOLLM2, HypLoraRunConfig
 from beltrami.recipes.hyplora.corpora import Corpus, arithmetic_corpus, taxonomy_corpus
+from beltrami.recipes.hyplora.presets import TINY
 from beltrami.recipes.hyplora.progress import no_bars
 from beltrami.recipes.hyplora.questions import Questions
 from beltrami.recipes.hyplora.tiny_model import (
@@ -101,7 +102,7 @@ def open_base_model(config: HypLoraRunConfig, questions: Questions) -> BaseModel
         import transformers  # noqa: F401
     except ImportError as error:
         raise ValueError(MISSING) from error
-    name = config.chosen("model")
+    name = config.chosen.model
     return _tiny(config, questions) if name == TINY else open_language_model(name)
 
 

@@ -1,30 +1,28 @@
-"""What the hyplora recipe can be told."""
+"""Options of the hyplora recipe."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from beltrami.recipes.checks import (
-    check_counts,
-    check_learning_rates,
-    check_no_repeats,
-    check_positive,
-    check_shares,
-    file_name,
+from beltrami.recipes.checks import file_name, flag
+from beltrami.recipes.config import RunConfig, option
+from beltrami.recipes.hyplora.presets import (
+    PRESETS,
+    TINY,
+    LossOn,
+    Preset,
+    PresetOptions,
+    Prompt,
 )
-from beltrami.recipes.config import RunConfig
-from beltrami.recipes.hyplora.presets import PRESETS, SMALL, Preset
-from beltrami.recipes.hyplora.presets import TINY as TINY_PRESET
 
 TWIN = "lora"
 RESIDUAL = "hyplora-residual"
-TINY, SMOLLM2 = "tiny", "smollm2"
+SMOLLM2 = "smollm2"
 GENERATED = "generated"
 MOST_CURVATURE = 1e6  # as of `HypLoraConfig`, which takes long to import
 Task = Literal["arithmetic", "commonsense", "taxonomy"]
-Prompt = Literal["auto", "plain", "instruction", "chat"]
 Method = Literal[
     "base",
     "full",
@@ -86,9 +84,8 @@ class HypLoraRunConfig(RunConfig):
     """
 
     recipe: ClassVar[str] = "hyplora"
-    adding: ClassVar[tuple[str, ...]] = (*RunConfig.adding, "methods", "curvatures")
 
-    model: str | None = None
+    model: str | None = option(None, in_data_digest=True)
     """The language model: "tiny" (trained on the spot), "smollm2" (after `beltrami data get
     smollm2`), a folder in transformers' format, or a name on the hub. "tiny" if not given."""
 
@@ -96,20 +93,24 @@ class HypLoraRunConfig(RunConfig):
     """What is asked: "arithmetic" has numbers or letters as answers, "commonsense" words,
     "taxonomy" yes or no."""
 
-    data: str | None = None
+    data: str | None = option(None, in_data_digest=True)
     """What to train on. Arithmetic: a file of GSM8K, MAWPS, SVAMP, AQuA or LLM-Adapters, or
     "generated" (the default). Commonsense: a file of LLM-Adapters. Taxonomy: as for `beltrami run
     hierarchy`, wordnet-mammals if not given."""
 
-    tests: tuple[Path, ...] = ()
+    tests: tuple[Path, ...] = option((), in_data_digest=True)
     """Files to test on, in the same formats. Without: a fifth of the data, at most 500. Questions
     that are also among those to train on are left out."""
 
-    methods: tuple[Method, ...] = ("base", "lora", "dora", "hyplora", "hyplora-residual")
+    methods: tuple[Method, ...] = option(
+        ("base", "lora", "dora", "hyplora", "hyplora-residual"), adds_runs=True
+    )
     """Who takes part; LoRA always does, as the twin of all others."""
 
-    curvatures: tuple[float, ...] = (1.0,)
-    """Curvatures c for "hyplora": each is a contestant of its own. The paper's sweep is 0.1 0.5 1
+    curvatures: tuple[float, ...] = option(
+        (1.0,), low=0, open_low=True, high=MOST_CURVATURE, adds_runs=True
+    )
+    """Curvatures c for "hyplora": each is an arm of its own. The paper's sweep is 0.1 0.5 1
     2 (of its K = 1/c)."""
 
     preset: Preset | None = None
@@ -117,40 +118,40 @@ class HypLoraRunConfig(RunConfig):
     spot, "small" for others. Then there are the HypLoRA paper's, with equal alpha ("paper-math",
     "paper-commonsense") or as published, for one model each."""
 
-    rank: int | None = None
+    rank: int | None = option(None, low=1)
     """Rank of the adapters. tiny and small: 8."""
 
-    alpha: float | None = None
+    alpha: float | None = option(None, low=0, open_low=True)
     """The update is scaled by alpha/rank. tiny and small: 16."""
 
-    hyplora_alpha: float | None = None
+    hyplora_alpha: float | None = option(None, low=0, open_low=True)
     """Another alpha for HypLoRA; the comparison is not a fair one then."""
 
-    dropout: float | None = None
+    dropout: float | None = option(None, low=0, high=1, open_high=True)
     """Of the adapters' input. tiny and small: 0."""
 
     targets: tuple[str, ...] | None = None
     """Names of the layers to adapt, or all-linear. tiny and small: all-linear."""
 
-    epochs: float | None = None
+    epochs: float | None = option(None, low=0, open_low=True)
     """Passes over the training data. tiny: 5, small: 3."""
 
-    batch: int | None = None
+    batch: int | None = option(None, low=1)
     """Questions a step. tiny and small: 16."""
 
-    micro_batch: int | None = None
+    micro_batch: int | None = option(None, low=1, presentation=True)
     """Questions at a time, if a batch is too large for the memory; gradients add up."""
 
-    learning_rates: tuple[float, ...] | None = None
+    learning_rates: tuple[float, ...] | None = option(None, low=0, open_low=True, adds_runs=True)
     """Each method's first seed tries all of them, and the lowest loss on validation answers decides
     for the others. Full fine-tuning takes a tenth of them, prefix tuning ten times them. tiny:
     0.003 0.006, small: 0.0001 0.0003 0.001."""
 
-    warm_up: int | None = None
+    warm_up: int | None = option(None, low=0)
     """Steps in which the rate rises; then it falls to 0 in a straight line. tiny and small:
     40."""
 
-    longest: int | None = None
+    longest: int | None = option(None, low=1)
     """Tokens of a question with its solution; what is longer is cut off at the end, and counted on
     the page. tiny: 256, small: 768."""
 
@@ -159,26 +160,26 @@ class HypLoraRunConfig(RunConfig):
     Alpaca, which the paper uses), "chat" (the model's own template), "auto": chat where the model
     has a template, else plain."""
 
-    loss_on: Literal["solution", "whole"] | None = None
+    loss_on: LossOn | None = None
     """Which tokens the loss counts: the solution's, or the question's, too. tiny and small:
     solution."""
 
-    beams: int | None = None
+    beams: int | None = option(None, low=1)
     """Beams of the generation; 1 is greedy. tiny and small: 1."""
 
-    new_tokens: int | None = None
+    new_tokens: int | None = option(None, low=1)
     """Most tokens of an answer. tiny: 96, small: 400."""
 
-    test_batch: int = 64
+    test_batch: int = option(64, low=1, presentation=True)
     """Questions at a time that are answered."""
 
-    train_size: int | None = None
+    train_size: int | None = option(None, low=1)
     """Take only so many questions to train on; of generated ones 2,400 if not given."""
 
-    test_size: int | None = None
+    test_size: int | None = option(None, low=1)
     """Take only so many of each test; of generated ones 300 if not given."""
 
-    steps: tuple[int, ...] = (1, 2, 3, 4)
+    steps: tuple[int, ...] = option((1, 2, 3, 4), low=1)
     """Operations of generated problems; of a taxonomy's questions, edges (the largest counts)."""
 
     distractors: tuple[int, ...] = (0, 1)
@@ -187,47 +188,27 @@ class HypLoraRunConfig(RunConfig):
     largest: int = LARGEST_TINY
     """Number in generated problems."""
 
-    pretraining_steps: int = 2000
+    pretraining_steps: int = option(2000, low=1)
     """Steps of the training of "tiny", before anything else."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of frozen weights and of the matrix products; "auto": bfloat16 on a GPU. Adapters are kept in
     float32, and so are all weights in full fine-tuning."""
 
-    def chosen(self, name: str) -> Any:
-        """An option, or what the preset says."""
-        value = getattr(self, name)
-        if value is not None:
-            return value
-        if self.preset is not None:
-            return PRESETS[self.preset][name]
-        return (TINY_PRESET if self.model in (None, TINY) else SMALL)[name]
+    @property
+    def chosen(self) -> PresetOptions:
+        """The options with the preset's values where none were given."""
+        preset = self.preset or ("tiny" if self.model in (None, TINY) else "small")
+        given = {field.name: getattr(self, field.name) for field in fields(PresetOptions)}
+        return replace(PRESETS[preset], **{k: v for k, v in given.items() if v is not None})
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         super().check()
-        for name in ("model", "data"):
-            if getattr(self, name) == "":
-                raise ValueError(f"--{name} is empty; give a name or a path")
-        check_counts(self, "rank", "batch", "micro_batch", "longest", "beams", "new_tokens")
-        check_counts(self, "test_batch", "train_size", "test_size", "pretraining_steps")
-        check_positive(_Chosen(self), "alpha", "epochs")
-        if self.hyplora_alpha is not None:
-            check_positive(self, "hyplora_alpha")
-        if self.chosen("warm_up") < 0:
-            raise ValueError(f"--warm-up must not be negative, got {self.warm_up}")
-        check_shares(_Chosen(self), "dropout")
-        check_learning_rates(self.chosen("learning_rates"))
-        if not self.methods or not self.chosen("targets"):
-            raise ValueError("--methods and --targets need at least one name")
-        if not self.steps or min(self.steps) < 1:
-            raise ValueError(f"--steps must be numbers of at least 1, got {self.steps}")
-        if not self.curvatures or not all(0 < c <= MOST_CURVATURE for c in self.curvatures):
-            raise ValueError(
-                f"--curvatures must be positive and at most {MOST_CURVATURE:g}, got "
-                f"{self.curvatures}"
-            )
-        check_no_repeats(_Chosen(self), "methods", "learning_rates", "curvatures", "targets")
+        for name in ("targets", "learning_rates"):
+            values = getattr(self.chosen, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{flag(name)} needs values that differ, got {values}")
         self._check_task()
 
     def _check_task(self) -> None:
@@ -237,12 +218,12 @@ class HypLoraRunConfig(RunConfig):
                 "instruction, output and answer in every record"
             )
         own = self.data not in (None, GENERATED)
-        if self.chosen("model") == TINY:
+        if self.chosen.model == TINY:
             self._check_tiny()
         elif self.pretraining_steps != type(self).pretraining_steps:
             raise ValueError(
                 f"--pretraining-steps is about the model made on the spot, and --model "
-                f"{self.chosen('model')} is another"
+                f"{self.chosen.model} is another"
             )
         if self.task == "commonsense" and self.data == GENERATED:
             raise ValueError("--task commonsense has no generated data; give --data FILE")
@@ -273,24 +254,14 @@ class HypLoraRunConfig(RunConfig):
                 "the small language model knows no words but those of generated problems; for "
                 f"--tests {self.tests[0]} {remedy}"
             )
-        if self.chosen("prompt") not in ("auto", "plain"):
+        if self.chosen.prompt not in ("auto", "plain"):
             raise ValueError(
-                f"the small language model knows no words of --prompt {self.chosen('prompt')}; "
+                f"the small language model knows no words of --prompt {self.chosen.prompt}; "
                 "give --prompt plain"
             )
 
     def data_name(self) -> str:
         """The model's and the data's name."""
         data = self.data or ("wordnet-mammals" if self.task == "taxonomy" else GENERATED)
-        model = Path(self.chosen("model")).name
+        model = Path(self.chosen.model).name
         return file_name(f"{model}-{self.task}-{Path(data).stem}")
-
-
-class _Chosen:
-    """The options with the preset's values in place, for checks."""
-
-    def __init__(self, config: HypLoraRunConfig) -> None:
-        self._config = config
-
-    def __getattr__(self, name: str) -> Any:
-        return self._config.chosen(name) if name in SMALL else getattr(self._config, name)

@@ -9,8 +9,12 @@ model repeat the published inequality.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
+TINY = "tiny"
+Prompt = Literal["auto", "plain", "instruction", "chat"]
+LossOn = Literal["solution", "whole"]
 Preset = Literal[
     "tiny",
     "small",
@@ -22,58 +26,53 @@ Preset = Literal[
     "published-qwen2.5-7b",
 ]
 
-TINY: dict[str, Any] = {
-    "model": "tiny",
-    "rank": 8,
-    "alpha": 16.0,
-    "hyplora_alpha": None,
-    "dropout": 0.0,
-    "targets": ("all-linear",),
-    "epochs": 5.0,
-    "batch": 16,
-    "learning_rates": (3e-3, 6e-3),
-    "warm_up": 40,
-    "longest": 256,
-    "prompt": "auto",
-    "loss_on": "solution",
-    "beams": 1,
-    "new_tokens": 96,
-}
-SMALL: dict[str, Any] = {
-    **TINY,
-    "epochs": 3.0,
-    "learning_rates": (1e-4, 3e-4, 1e-3),
-    "longest": 768,
-    "new_tokens": 400,
-}
-PAPER: dict[str, Any] = {
-    **SMALL,
-    "model": "meta-llama/Meta-Llama-3-8B-Instruct",
-    "rank": 32,
-    "alpha": 64.0,
-    "dropout": 0.05,
-    "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "down_proj"),
-    "batch": 16,
-    "learning_rates": (3e-4,),
-    "warm_up": 100,
-    "longest": 256,
-    "prompt": "instruction",
-    "loss_on": "whole",
-    "beams": 4,
-    "new_tokens": 512,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": TINY,
+
+@dataclass(frozen=True)
+class PresetOptions:
+    """The options that a preset gives where the command line does not; see `HypLoraRunConfig`."""
+
+    model: str = TINY
+    rank: int = 8
+    alpha: float = 16.0
+    hyplora_alpha: float | None = None
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ("all-linear",)
+    epochs: float = 5.0
+    batch: int = 16
+    learning_rates: tuple[float, ...] = (3e-3, 6e-3)
+    warm_up: int = 40
+    longest: int = 256
+    prompt: Prompt = "auto"
+    loss_on: LossOn = "solution"
+    beams: int = 1
+    new_tokens: int = 96
+
+
+SMALL = PresetOptions(epochs=3.0, learning_rates=(1e-4, 3e-4, 1e-3), longest=768, new_tokens=400)
+PAPER = PresetOptions(
+    model="meta-llama/Meta-Llama-3-8B-Instruct",
+    rank=32,
+    alpha=64.0,
+    dropout=0.05,
+    targets=("q_proj", "k_proj", "v_proj", "up_proj", "down_proj"),
+    epochs=3.0,
+    learning_rates=(3e-4,),
+    warm_up=100,
+    prompt="instruction",
+    loss_on="whole",
+    beams=4,
+    new_tokens=512,
+)
+PRESETS: dict[str, PresetOptions] = {
+    "tiny": PresetOptions(),
     "small": SMALL,
     "paper-math": PAPER,
-    "paper-commonsense": {**PAPER, "new_tokens": 32},
-    "published-llama3-8b": {**PAPER, "hyplora_alpha": 128.0},
-    "published-gemma-7b": {**PAPER, "model": "google/gemma-7b", "hyplora_alpha": 128.0},
-    "published-gemma3-4b": {**PAPER, "model": "google/gemma-3-4b-it", "hyplora_alpha": 32.0},
-    "published-qwen2.5-7b": {
-        **PAPER,
-        "model": "Qwen/Qwen2.5-7B-Instruct-1M",
-        "hyplora_alpha": 128.0,
-    },
+    "paper-commonsense": replace(PAPER, new_tokens=32),
+    "published-llama3-8b": replace(PAPER, hyplora_alpha=128.0),
+    "published-gemma-7b": replace(PAPER, model="google/gemma-7b", hyplora_alpha=128.0),
+    "published-gemma3-4b": replace(PAPER, model="google/gemma-3-4b-it", hyplora_alpha=32.0),
+    "published-qwen2.5-7b": replace(
+        PAPER, model="Qwen/Qwen2.5-7B-Instruct-1M", hyplora_alpha=128.0
+    ),
 }
 assert set(PRESETS) == set(get_args(Preset))

@@ -12,7 +12,7 @@ from torch import nn
 
 from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
 from beltrami.recipes.hyplora.bottleneck import target_names
-from beltrami.recipes.hyplora.config import NAMES, RESIDUAL, TINY, TWIN, HypLoraRunConfig
+from beltrami.recipes.hyplora.config import NAMES, RESIDUAL, TWIN, HypLoraRunConfig
 from beltrami.recipes.hyplora.methods import (
     CONSTANT_GAIN,
     GAINED,
@@ -21,6 +21,7 @@ from beltrami.recipes.hyplora.methods import (
     FineTuned,
     fine_tuned,
 )
+from beltrami.recipes.hyplora.presets import TINY
 from beltrami.recipes.hyplora.prompts import Coded, encode
 from beltrami.recipes.hyplora.questions import load_questions
 from beltrami.recipes.hyplora.scoring import (
@@ -64,7 +65,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         self.questions = load_questions(config)
         self.base: BaseModel = open_base_model(config, self.questions)
         self._coded  # noqa: B018  too long a question shows now, and so do layers that are missing
-        target_names(self.base.skeleton(), config.chosen("targets"))
+        target_names(self.base.skeleton(), config.chosen.targets)
 
     @property
     def names(self) -> dict[str, str]:  # type: ignore[override]
@@ -117,15 +118,13 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
     def contestants(self) -> Sequence[Contestant]:
         """LoRA, and whoever is compared with it."""
         config = self.config
-        common = {name: config.chosen(name) for name in _SETTINGS}
+        common = {name: getattr(config.chosen, name) for name in _SETTINGS}
         common = {k: list(v) if isinstance(v, tuple) else v for k, v in common.items()}
         common["precision"] = self._precision()
         found = []
         for method in (TWIN, *(m for m in config.methods if m != TWIN)):
             factor = RATE_FACTORS.get(method, 1.0)
-            rates = tuple(
-                {"learning_rate": factor * rate} for rate in config.chosen("learning_rates")
-            )
+            rates = tuple({"learning_rate": factor * rate} for rate in config.chosen.learning_rates)
             for name, told in self._variants(method):
                 settings = {
                     **common,
@@ -142,10 +141,10 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
 
     def _alpha(self, method: str) -> float:
         """The same for all but those that are told otherwise."""
-        alpha: float = self.config.chosen("alpha")
+        alpha: float = self.config.chosen.alpha
         if method == GAINED:
             return alpha * CONSTANT_GAIN
-        return self.config.chosen("hyplora_alpha") or alpha if method in HYPLORA else alpha
+        return self.config.chosen.hyplora_alpha or alpha if method in HYPLORA else alpha
 
     def _variants(self, method: str) -> list[tuple[str, dict[str, Any]]]:
         """Names and options of a method's contestants: one each, but a sweep for "hyplora"."""
@@ -163,7 +162,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         if cut := self._facts["cut_off"]:
             observer.note(
                 f"{cut} of {self._facts['train']} solutions to train on are cut off at --longest "
-                f"{self.config.chosen('longest')}, and lose their answer"
+                f"{self.config.chosen.longest}, and lose their answer"
             )
         self.base.prepare(observer, device)
         if RESIDUAL in self.config.methods:
@@ -278,7 +277,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             "validation": asked.validation,
             "test": asked.tested,
         }
-        prompt, longest = self.config.chosen("prompt"), self.config.chosen("longest")
+        prompt, longest = self.config.chosen.prompt, self.config.chosen.longest
         return {
             part: encode(problems, self.base.tokenizer, prompt=prompt, longest=longest)
             for part, problems in parts.items()

@@ -76,17 +76,16 @@ def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
             ("Tests", tests),
             (
                 "Cut off",
-                f"{data['cut_off']:,} solutions to train on, at {config.chosen('longest')} tokens",
+                f"{data['cut_off']:,} solutions to train on, at {config.chosen.longest} tokens",
             ),
             (
                 "Adapters",
-                f"rank {config.chosen('rank')}, {_alphas(outcome)}, dropout "
-                f"{config.chosen('dropout'):g}, on {', '.join(config.chosen('targets'))}",
+                f"rank {config.chosen.rank}, {_alphas(outcome)}, dropout "
+                f"{config.chosen.dropout:g}, on {', '.join(config.chosen.targets)}",
             ),
             (
                 "Training",
-                f"AdamW, {config.chosen('epochs'):g} epochs, {config.chosen('batch')} questions a "
-                "step",
+                f"AdamW, {config.chosen.epochs:g} epochs, {config.chosen.batch} questions a step",
             ),
             *run_facts(outcome, names),
         ),

@@ -1,4 +1,4 @@
-"""What the knowledge-graph recipe can be told."""
+"""Options of the knowledge-graph recipe."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from beltrami.recipes.checks import (
-    check_counts,
-    check_learning_rates,
-    check_no_repeats,
-    check_not_negative,
-    check_positive,
-    file_name,
-)
-from beltrami.recipes.config import RunConfig
+from beltrami.recipes.checks import file_name
+from beltrami.recipes.config import RunConfig, option
 
 Variant = Literal["RotH", "RefH", "AttH"]
 TWINS: dict[Variant, str] = {"RotH": "RotE", "RefH": "RefE", "AttH": "AttE"}
@@ -33,21 +26,21 @@ class KnowledgeGraphRunConfig(RunConfig):
 
     recipe: ClassVar[str] = "knowledge-graph"
 
-    data: str = MAMMALS
+    data: str = option(MAMMALS, in_data_digest=True)
     """The graph: a folder with train.txt, valid.txt and test.txt, lines of head, relation and tail
     separated by tabs, as of WN18RR or FB15k-237; or nations, kinships or umls, once `beltrami data
     get small-kgs` has fetched them; or "mammals", made from WordNet's mammals (always there)."""
 
-    models: tuple[Variant, ...] = ("RotH",)
+    models: tuple[Variant, ...] = option(("RotH",), adds_runs=True)
     """RotH rotates heads, RefH reflects them, AttH weighs both; each brings its twin along."""
 
-    dims: tuple[int, ...] = (32,)
+    dims: tuple[int, ...] = option((32,), low=2, adds_runs=True)
     """Numbers an entity; even. With several, each is a comparison of its own."""
 
-    epochs: int = 60
+    epochs: int = option(60, low=1)
     """Passes over all training triples, in both directions."""
 
-    batch: int = 500
+    batch: int = option(500, low=1)
     """Triples a step."""
 
     objective: Literal["pairs", "tails", "softmax"] = "pairs"
@@ -55,21 +48,21 @@ class KnowledgeGraphRunConfig(RunConfig):
     the true heads; learns faster and forgets earlier what it was not told. softmax: the true tail
     against all entities; fits the training triples best and generalises worst."""
 
-    pool: int = 250
+    pool: int = option(250, low=1)
     """Entities a step whose mean stands for random tails (pairs and tails)."""
 
-    negatives: float = 50.0
+    negatives: float = option(50.0, low=0, open_low=True)
     """How much the pool weighs against one true triple: as this many sampled ones would
     (pairs and tails)."""
 
-    learning_rates: tuple[float, ...] = (0.006, 0.05)
+    learning_rates: tuple[float, ...] = option((0.006, 0.05), low=0, open_low=True, adds_runs=True)
     """Of Adam; low ones for graphs of very many triples. Each model's first seed tries all of them;
     the highest MRR on validation triples decides for the others."""
 
-    curvature: float = 1.3
+    curvature: float = option(1.3, low=0.01, high=100, open_low=True, open_high=True)
     """Of every relation, at the start."""
 
-    curvature_rate: float = 1.0
+    curvature_rate: float = option(1.0, low=0)
     """How fast relations learn their curvatures, as a share of the learning rate; 0 keeps them."""
 
     order: Literal["relation", "head"] = "relation"
@@ -79,16 +72,12 @@ class KnowledgeGraphRunConfig(RunConfig):
     pre_translation: bool = False
     """Move heads before the turn, too."""
 
-    validate_every: int = 10
+    validate_every: int = option(10, low=1)
     """Epochs between two validations; the state at the best of them is kept."""
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         super().check()
-        if not self.data:
-            raise ValueError(f"--data is empty; give a folder, {', '.join(FETCHED)} or {MAMMALS}")
-        check_counts(self, "epochs", "batch", "pool", "validate_every")
-        check_positive(self, "negatives")
         for name in ("pool", "negatives"):
             value = getattr(self, name)
             if self.objective == "softmax" and value != getattr(type(self), name):
@@ -96,17 +85,10 @@ class KnowledgeGraphRunConfig(RunConfig):
                     f"--{name} {value:g} has no use with --objective softmax, which takes all "
                     "entities; leave one of the two out"
                 )
-        if not 0.01 < self.curvature < 100:  # the bounds of `KnowledgeGraphConfig`
-            raise ValueError(f"--curvature must lie between 0.01 and 100, got {self.curvature:g}")
-        check_not_negative(self, "curvature_rate")
-        if not self.models:
-            raise ValueError(f"--models is empty; name some of {', '.join(TWINS)}")
-        check_learning_rates(self.learning_rates)
-        if not self.dims or any(dim < 2 or dim % 2 for dim in self.dims):
+        if any(dim % 2 for dim in self.dims):
             raise ValueError(
                 f"--dims must be even numbers (turns act on pairs of coordinates), got {self.dims}"
             )
-        check_no_repeats(self, "models", "dims", "learning_rates")
 
     def data_name(self) -> str:
         """The data's name, or its folder's."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from beltrami.recipes.checks import check_counts, check_positive, file_name, option
-from beltrami.recipes.config import RunConfig
+from beltrami.recipes.checks import check_counts, check_positive, file_name, flag
+from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.superposition.law_names import check_law
 from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
 
@@ -38,7 +38,6 @@ class SuperpositionConfig(RunConfig):
     """
 
     recipe: ClassVar[str] = "superposition"
-    adding: ClassVar[tuple[str, ...]] = (*RunConfig.adding, "laws", "densities", "readouts")
 
     jobs: int = 2
     """Stacks that are trained side by side, each in a process of its own and on a CPU by one
@@ -48,12 +47,12 @@ class SuperpositionConfig(RunConfig):
     """What the options below are where they are not given: small, or the paper's grid and its
     experiment with many features, which are meant for a GPU."""
 
-    laws: tuple[str, ...] | None = None
+    laws: tuple[str, ...] | None = option(None, adds_runs=True)
     """How frequent features are: power:EXPONENT, linear, exponential:SCALE, counts:FILE (the
     numbers of the column that its head line calls count or frequency, or else at the ends of its
     lines), each a comparison of its own. (preset small: power:1 exponential:40)"""
 
-    densities: tuple[float, ...] = (0.0,)
+    densities: tuple[float, ...] = option((0.0,), adds_runs=True)
     """How dense samples are, each again a comparison: 0 is one feature a sample on average, at 1
     the most frequent is in all of them."""
 
@@ -70,7 +69,7 @@ class SuperpositionConfig(RunConfig):
     unit: bool = False
     """One more regime, in which all rows have length 1."""
 
-    readouts: tuple[Readout, ...] = (TWIN,)
+    readouts: tuple[Readout, ...] = option((TWIN,), adds_runs=True)
     """How features are read of a hidden state, with as many parameters: distance and busemann are
     those of hyperbolic space, bent and margin flat controls that are as nonlinear. They take three
     to ten times as long as linear."""
@@ -120,10 +119,10 @@ class SuperpositionConfig(RunConfig):
         for name in ("laws", "densities", "widths", "gammas", "readouts"):
             values = getattr(chosen, name)
             if not values and not (name == "gammas" and self.unit):
-                raise ValueError(f"{option(name)} is empty; give at least one")
+                raise ValueError(f"{flag(name)} is empty; give at least one")
             if len(set(values)) < len(values):
                 listed = " ".join(map(str, values))
-                raise ValueError(f"{option(name)} names one twice: {listed}")
+                raise ValueError(f"{flag(name)} names one twice: {listed}")
         for law in chosen.laws:
             check_law(law)
         widths, n = chosen.widths, chosen.features
