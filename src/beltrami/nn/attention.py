@@ -13,7 +13,7 @@ from beltrami.kernels.layers.centroid_attention import centroid_attention
 from beltrami.nn.cache import KVCache
 from beltrami.nn.layer import Layer, check_choice, check_count
 from beltrami.nn.linear import Linear
-from beltrami.nn.positions import Rotary
+from beltrami.nn.positions import Rotary, rotate
 
 _ROTARY_BASE = 10000.0
 
@@ -125,6 +125,7 @@ class Attention(Layer):
         mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         positions: Tensor | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
         cache: KVCache | None = None,
     ) -> Tensor:
         """Attention of x over itself, or over `memory` if `cross`.
@@ -135,18 +136,20 @@ class Attention(Layer):
             mask: bool, broadcasting to (B, heads, T, S); True where a query may look at a key.
             key_mask: bool, (B, S); False for padding. S counts the cached tokens too.
             positions: int, (T,) or (B, T), for rotary; by default 0, 1, ... after the cached ones.
+            rotation: cosines and sines of `Rotary.cos_sin`, in the place of positions, from a model
+                that makes them once for all its layers; also for layers built without rotary.
             cache: keys and values of the tokens before x.
 
         Returns: (B, T, size). A token that may look nowhere attends to the origin.
         """
-        self._check_inputs(x, memory, cache, positions)
+        self._check_inputs(x, memory, cache, positions, rotation)
         batch, length = x.shape[:2]
-        q, k, v = self._heads(x, memory)
-        if self.rotary is not None:
+        if self.rotary is not None and rotation is None:
             if positions is None:
                 start = 0 if cache is None else cache.length
                 positions = torch.arange(start, start + length, device=x.device)
-            q, k = self.rotary(q, positions), self.rotary(k, positions)
+            rotation = self.rotary.cos_sin(positions, x.dtype)
+        q, k, v = self._heads(x, memory, rotation)
         if cache is not None:
             k, v = cache.update(k, v)
         out = centroid_attention(
@@ -169,22 +172,24 @@ class Attention(Layer):
         scale: Tensor = 2 * torch.exp(-self.log_scale).unsqueeze(-1)  # (heads, 1)
         return scale
 
-    def _heads(self, x: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(
+        self, x: Tensor, memory: Tensor | None, rotation: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, T, heads, head_size), keys and values (B, S, kv_heads, head_size)."""
+        heads, kv_heads = self.heads, self.kv_heads
         if self.cross:
             assert memory is not None
-            q, kv = self.query(x), self.key_value(memory)
+            q = self.query(x).unflatten(-1, (heads, self.head_size))
+            kv = self.key_value(memory).unflatten(-1, (2 * kv_heads, self.head_size))
+            k, v = kv.chunk(2, dim=-2)
+            return q, k, v
+        qkv = self.query_key_value(x).unflatten(-1, (heads + 2 * kv_heads, self.head_size))
+        if rotation is not None:  # queries and keys at once
+            qk, v = qkv.split([heads + kv_heads, kv_heads], dim=-2)
+            q, k = rotate(qk, *rotation).split([heads, kv_heads], dim=-2)
         else:
-            queries = self.heads * self.head_size
-            q, kv = self.query_key_value(x).split(
-                [queries, 2 * self.kv_heads * self.head_size], dim=-1
-            )
-        k, v = kv.chunk(2, dim=-1)
-        return (
-            q.unflatten(-1, (self.heads, self.head_size)),
-            k.unflatten(-1, (self.kv_heads, self.head_size)),
-            v.unflatten(-1, (self.kv_heads, self.head_size)),
-        )
+            q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=-2)
+        return q, k, v
 
     def _check_inputs(
         self,
@@ -192,6 +197,7 @@ class Attention(Layer):
         memory: Tensor | None,
         cache: KVCache | None,
         positions: Tensor | None,
+        rotation: tuple[Tensor, Tensor] | None,
     ) -> None:
         self.check_size(x, self.size)
         if x.ndim != 3:
@@ -213,6 +219,11 @@ class Attention(Layer):
             raise ValueError("Attention: cross attention takes no cache; memory does not grow")
         if positions is not None and self.rotary is None:
             raise ValueError("Attention: positions were given, but the layer has rotary=False")
+        if rotation is not None and (self.cross or positions is not None):
+            raise ValueError(
+                "Attention: rotation was given together with "
+                + ("cross attention" if self.cross else "positions, which it replaces")
+            )
         batch, length = x.shape[:2]
         fitting = ((length,), (1, length), (batch, length))
         if positions is not None and tuple(positions.shape) not in fitting:
@@ -220,6 +231,13 @@ class Attention(Layer):
                 f"Attention: positions must have shape (T,) = {(length,)} or (B, T) = "
                 f"{(batch, length)}, got {tuple(positions.shape)}"
             )
+        for table in rotation or ():
+            if tuple(table.shape[:-1]) not in fitting or 2 * table.shape[-1] != self.head_size:
+                raise ValueError(
+                    f"Attention: rotation must be cosines and sines of shape (T, head_size/2) or "
+                    f"(B, T, head_size/2) with B={batch}, T={length}, head_size={self.head_size}, "
+                    f"got {tuple(table.shape)}"
+                )
 
     def _mask(
         self, mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, int, int, int]

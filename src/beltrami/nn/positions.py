@@ -40,7 +40,12 @@ class Rotary(nn.Module):
 
     Angles are made in float64 and their sines kept in float32 at least, whatever the dtype of x,
     from the positions of the call: nothing is cached, cast or saved with the model. With a
-    key-value cache, positions start at the number of tokens seen.
+    key-value cache, positions start at the number of tokens seen. A model makes the table once a
+    forward pass and hands it down:
+
+    >>> rotation = self.rotary.cos_sin(torch.arange(length, device=x.device))
+    >>> for block in self.blocks:
+    ...     x = block(x, rotation=rotation)
 
     Args:
         size: the last dimension, that of a head; even.
@@ -59,23 +64,38 @@ class Rotary(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """Turn the coordinates of x by their positions."""
-        self._check(x, positions)
-        wide = accumulation_dtype(x.dtype)
-        table = rotary_table(positions, self.size, self.base, wide).unsqueeze(-2)
-        cos, sin = table.chunk(2, dim=-1)  # (..., T, 1, size/2)
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
-
-    def _check(self, x: Tensor, positions: Tensor) -> None:
         if x.ndim < 3 or x.shape[-1] != self.size:
             raise ValueError(
                 f"Rotary takes x of shape (..., T, heads, {self.size}), got {tuple(x.shape)}"
             )
         _check_positions(positions, x, x.shape[:-2], "Rotary")
+        return rotate(x, *self.cos_sin(positions, x.dtype))
+
+    def cos_sin(
+        self, positions: Tensor, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the angles for x of that dtype, (..., T, size/2) each.
+
+        They are float32 at least. What `rotate` and the `rotation` of attention layers take.
+        """
+        _check_integers(positions, "Rotary")
+        table = rotary_table(positions, self.size, self.base, accumulation_dtype(dtype))
+        cos, sin = table.chunk(2, dim=-1)
+        return cos, sin
 
     def extra_repr(self) -> str:
         """The arguments."""
         return f"{self.size}, base={self.base:g}"
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the pairs of coordinates of x, (..., T, heads, size), by cos and sin, (..., T, size/2).
+
+    Computed in the dtype of the table at least, returned in that of x.
+    """
+    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
 
 class LearnedPositions(Layer):
@@ -154,10 +174,14 @@ class LearnedPositions(Layer):
         return f"{self.length}, {self.size}, manifold={self.manifold!r}, radius={self.radius:g}"
 
 
-def _check_positions(positions: Tensor, x: Tensor, tokens: torch.Size, layer: str) -> None:
-    """Integers of shape (T,) or (..., T) for x, whose tokens have the shape (..., T)."""
+def _check_integers(positions: Tensor, layer: str) -> None:
     if positions.is_floating_point() or positions.dtype == torch.bool:
         raise TypeError(f"{layer} takes integer positions, got {positions.dtype}")
+
+
+def _check_positions(positions: Tensor, x: Tensor, tokens: torch.Size, layer: str) -> None:
+    """Integers of shape (T,) or (..., T) for x, whose tokens have the shape (..., T)."""
+    _check_integers(positions, layer)
     fits = 0 < positions.ndim <= len(tokens) and positions.shape[-1] == tokens[-1]
     for i in range(-positions.ndim, -1):
         fits = fits and positions.shape[i] in (1, tokens[i])
