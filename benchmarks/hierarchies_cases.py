@@ -25,7 +25,7 @@ from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.training import train_table
-from beltrami.recipes.processes import Processes
+from beltrami.train.processes import Processes
 
 DIMENSIONS = 5
 DATA, QUICK_DATA = "wordnet-mammals", "carnivores"

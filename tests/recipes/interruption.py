@@ -9,34 +9,33 @@ from typing import Any
 import pytest
 
 from beltrami.recipes.config import RunConfig
-from beltrami.recipes.observer import Silence
 from beltrami.recipes.outcome import Outcome
-from beltrami.recipes.recipe import Trial
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
+from beltrami.train.progress import ProgressListener
 
 
-class Interrupter(Silence):
+class Interrupter(ProgressListener):
     """Presses Ctrl-C at the given step of the given training."""
 
     def __init__(self, training: int, step: int) -> None:
         self.training_now, self.training_wanted, self.step = 0, training, step
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
         self.training_now += 1
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         if self.training_now == self.training_wanted and done == self.step:
             raise KeyboardInterrupt
 
 
-class Witness(Silence):
+class Witness(ProgressListener):
     """Remembers where trainings went on."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
         self.done.append(done)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from beltrami.cli import main
 from beltrami.recipes.registry import RECIPES
-from beltrami.recipes.session import Session
+from beltrami.train.session import Session
 from tests.recipes.tiny import TinyConfig
 
 
@@ -21,7 +21,7 @@ def die_at(step: int) -> None:
     made = Session.step
 
     def made_or_dead(self: Session, done: int, **values: Any) -> None:
-        if done == step and self.processes.rank == self.processes.count - 1:
+        if done == step and self.processes.rank == self.processes.world_size - 1:
             os._exit(9)
         made(self, done, **values)
 

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from beltrami.recipes.folder import RunFolder
-from beltrami.recipes.processes import Processes
 from beltrami.recipes.recipe import Contestant, Evaluation, Trial
 from beltrami.recipes.runner import run
-from beltrami.recipes.session import Session, TrainingDivergedError
+from beltrami.train.processes import Processes
+from beltrami.train.session import Session, TrainingDivergedError
 from tests.recipes.tiny import Interrupter, TinyConfig, TinyRecipe, Witness, numbers
 
 
@@ -312,16 +312,16 @@ def test_absent_tensorboard_is_noted_once(
 def test_a_process_that_does_not_see_the_files_is_named(config: TinyConfig) -> None:
     """Under torchrun on machines that share no disk; here told to one process."""
     from beltrami.recipes.folder import RunFolder
-    from beltrami.recipes.observer import Silence
     from beltrami.recipes.runner import TrialRunner
+    from beltrami.train.progress import ProgressListener
 
     class Second(Processes):
-        def agree(self, number: int) -> int:
+        def broadcast(self, number: int) -> int:
             return 1  # the first process has found the trial finished
 
-    second = Second(torch.device("cpu"), rank=1, count=1)
+    second = Second(torch.device("cpu"), rank=1, world_size=1)
     with pytest.raises(OSError, match="process 1 cannot read"):
-        TrialRunner(TinyRecipe(config), RunFolder(config.folder), Silence(), second).run()
+        TrialRunner(TinyRecipe(config), RunFolder(config.folder), ProgressListener(), second).run()
 
 
 def test_a_moved_run_goes_on(config: TinyConfig, tmp_path: Path) -> None:

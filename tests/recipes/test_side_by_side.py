@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beltrami.recipes.processes import ProcessLostError
 from beltrami.recipes.recipe import Trial
 from beltrami.recipes.runner import run
-from beltrami.recipes.session import TrainingDivergedError
+from beltrami.train.processes import ProcessLostError
+from beltrami.train.session import TrainingDivergedError
 from tests.recipes.tiny import TinyConfig, TinyRecipe, Witness, numbers
 
 TWO = TinyConfig(jobs=2, seeds=3, device="cpu")
@@ -98,7 +98,7 @@ class SlowRecipe(TinyRecipe):
 class UnreadyRecipe(TinyRecipe):
     """Cannot begin but in the first process."""
 
-    def prepare(self, observer: object, device: object) -> None:
+    def prepare(self, listener: object, device: object) -> None:
         import multiprocessing
 
         if multiprocessing.parent_process() is not None:
@@ -119,7 +119,7 @@ def test_what_goes_wrong_in_another_process_is_told(tmp_path: Path) -> None:
 
 def test_an_error_does_not_wait_for_what_is_still_to_be_trained(tmp_path: Path) -> None:
     class Stop(Witness):
-        def finished(self, result: object, reused: bool) -> None:
+        def on_trial_end(self, result: object, reused: bool) -> None:
             raise KeyboardInterrupt
 
     config = replace(TWO, out=tmp_path, rates=(0.1, 0.11, 0.12, 0.13, 0.14, 0.15))
@@ -132,7 +132,7 @@ def test_an_interruption_ends_the_processes(tmp_path: Path) -> None:
     import multiprocessing
 
     class Stop(Witness):
-        def finished(self, result: object, reused: bool) -> None:
+        def on_trial_end(self, result: object, reused: bool) -> None:
             raise KeyboardInterrupt
 
     before = set(multiprocessing.active_children())

@@ -14,9 +14,10 @@ from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.outcome import Outcome, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.session import Session
 from beltrami.recipes.tables import standing_tables
 from beltrami.report.page import Page
+from beltrami.train.progress import ProgressListener
+from beltrami.train.session import Session
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class TinyRecipe(Recipe[TinyConfig]):
         for step in range(done, steps):
             x = torch.randn(8, 3, generator=draws, dtype=torch.float64)
             optimizer.zero_grad()
-            loss = wrong(model, session.processes.share(x)).sum() / 8
+            loss = wrong(model, session.processes.shard(x)).sum() / 8
             loss.backward()
-            session.processes.sum_gradients(model.parameters())
+            session.processes.all_reduce_gradients(model.parameters())
             optimizer.step()
             if trial["rate"] >= self.config.diverges_from:
                 loss = loss * float("nan")
-            session.step(step + 1, loss=session.processes.sum(loss.detach()))
+            session.step(step + 1, loss=session.processes.all_reduce(loss.detach()))
 
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         model.eval()
@@ -111,8 +112,8 @@ def wrong(model: nn.Module, x: Tensor) -> Tensor:
     return (model(x) - 2 * x.flip(-1)).square().sum(-1)
 
 
-class Witness:
-    """An observer that remembers."""
+class Witness(ProgressListener):
+    """A listener that remembers."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -125,19 +126,19 @@ class Witness:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def started(self, trials: int) -> None:
+    def on_run_begin(self, trials: int) -> None:
         self.planned = trials
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
-        self.began.append((trial.name, done))
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
+        self.began.append((name, done))
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         self.steps += 1
 
-    def side_by_side(self, parts: float) -> None:
+    def on_parallel_progress(self, parts: float) -> None:
         self.parts.append(parts)
 
-    def finished(self, result: TrialResult, reused: bool) -> None:
+    def on_trial_end(self, result: TrialResult, reused: bool) -> None:
         self.results.append((result, reused))
 
     @property
@@ -146,14 +147,14 @@ class Witness:
 
 
 class Interrupter(Witness):
-    """An observer that stops the run when it hears of its nth step."""
+    """A listener that stops the run when it hears of its nth step."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
         self.at = at
 
-    def stepped(self, done: int) -> None:
-        super().stepped(done)
+    def on_step_end(self, done: int) -> None:
+        super().on_step_end(done)
         if self.steps == self.at:
             raise KeyboardInterrupt
 

@@ -15,12 +15,13 @@ from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, Out
 from beltrami.cli.standings import print_tables
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
+from beltrami.train.progress import ProgressListener
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from beltrami.recipes.outcome import Outcome, TrialResult
-    from beltrami.recipes.recipe import Recipe, Trial
+    from beltrami.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class RunCommand:
             self._print(recipe, outcome)
 
     def _run(self) -> tuple[Recipe[Any], Outcome]:
-        from beltrami.recipes.processes import ProcessLostError
         from beltrami.recipes.registry import create
         from beltrami.recipes.runner import run
+        from beltrami.train.processes import ProcessLostError
 
         config = self.config
         try:
@@ -135,8 +136,8 @@ def speaks() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
-class RunProgress:
-    """A run's observer: a bar with the time left, and a line for every finished trial."""
+class RunProgress(ProgressListener):
+    """A run's listener: a bar with the time left, and a line for every finished trial."""
 
     def __init__(self, console: Console, recipe: Recipe[Any]) -> None:
         self._console = console
@@ -157,23 +158,21 @@ class RunProgress:
         """Print a line above the bar."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def started(self, trials: int) -> None:
+    def on_run_begin(self, trials: int) -> None:
         """Size the bar."""
         self._bar.update(self._all, total=trials)
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
         """Show a new training; say where an interrupted one goes on."""
-        self._bar.reset(
-            self._one, total=steps, completed=done, visible=True, description=trial.name
-        )
+        self._bar.reset(self._one, total=steps, completed=done, visible=True, description=name)
         if done:
-            self.note(f"{trial.name}: going on at step {done:,} of {steps:,}")
+            self.note(f"{name}: going on at step {done:,} of {steps:,}")
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         """Move the bar."""
         self._bar.update(self._one, completed=done)
 
-    def side_by_side(self, parts: float) -> None:
+    def on_parallel_progress(self, parts: float) -> None:
         """Move the bar of all trials by parts of them."""
         self._show(self._finished + parts)
 
@@ -182,7 +181,7 @@ class RunProgress:
         self._done = max(self._done, done)
         self._bar.update(self._all, completed=self._done)
 
-    def finished(self, result: TrialResult, reused: bool) -> None:
+    def on_trial_end(self, result: TrialResult, reused: bool) -> None:
         """Print the trial's line."""
         self._finished += 1
         self._show(self._finished)

@@ -14,7 +14,7 @@ from torch import Tensor
 from beltrami.analysis.curvature_fit import CurvatureFit, fit_curvature
 from beltrami.diagnosis.numbers import finite, plain
 from beltrami.diagnosis.source import Drawn, Source, Tick
-from beltrami.recipes.threads import one_thread
+from beltrami.train.threads import one_thread
 
 DIMENSIONS = (2, 5, 10)
 SAMPLE = 300  # points that are embedded at once

@@ -14,7 +14,7 @@ from beltrami.analysis.lowering import Lowered, lowered_distances
 from beltrami.analysis.tangent_pca import tangent_pca
 from beltrami.diagnosis.source import Drawn, Source, Tick
 from beltrami.geometry import poincare
-from beltrami.recipes.threads import one_thread
+from beltrami.train.threads import one_thread
 
 SHOWN = 300  # points
 DIMENSIONS = 10  # of the embedding that the two kinds of PCA begin with

@@ -7,7 +7,7 @@ from typing import Any
 from beltrami.analysis.mixed_curvature import ProductFit, name, suggest_product
 from beltrami.diagnosis.numbers import finite
 from beltrami.diagnosis.source import Drawn, Tick
-from beltrami.recipes.threads import one_thread
+from beltrami.train.threads import one_thread
 
 FEWEST, SAMPLE, STEPS = 30, 80, 150
 

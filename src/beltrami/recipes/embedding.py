@@ -23,7 +23,7 @@ from beltrami.analysis.hierarchy import (
 )
 from beltrami.data import Tree
 from beltrami.geometry import lorentz
-from beltrami.recipes.threads import one_thread
+from beltrami.train.threads import one_thread
 
 Geometry = Literal["hyperbolic", "euclidean"]
 GEOMETRIES: tuple[Geometry, ...] = ("hyperbolic", "euclidean")

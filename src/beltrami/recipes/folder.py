@@ -48,7 +48,7 @@ from safetensors.torch import load, save
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.outcome import TrialResult
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.session import LOG_FILES
+from beltrami.train.session import LOG_FILES
 
 SCHEMA = "beltrami.run/1"
 CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"

@@ -21,10 +21,10 @@ from torch import nn
 from beltrami.recipes.config import RunConfig
 
 if TYPE_CHECKING:
-    from beltrami.recipes.observer import Observer
     from beltrami.recipes.outcome import Outcome, Standing
-    from beltrami.recipes.session import Session
     from beltrami.report.page import Page, Table
+    from beltrami.train.progress import ProgressListener
+    from beltrami.train.session import Session
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -142,7 +142,7 @@ class Recipe(ABC, Generic[Config]):
         """How many there will be: all choices of a first seed, then one of the others each."""
         return sum(len(c.choices) + self.config.seeds - 1 for c in self.contestants())
 
-    def prepare(self, observer: Observer, device: torch.device) -> None:
+    def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Do what takes long and all trials share, before the first of them.
 
         Called in the first process, and in the others when it is done there.

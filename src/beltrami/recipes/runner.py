@@ -33,48 +33,50 @@ from torch import nn
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import SCHEMA, RunFolder
-from beltrami.recipes.observer import Observer, Silence
 from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
-from beltrami.recipes.processes import Processes, ProcessLostError, joined_processes
 from beltrami.recipes.recipe import Contestant, Evaluation, Recipe, Trial
-from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
 from beltrami.recipes.side_by_side import threads_each, train_side_by_side
 from beltrami.report.page import render
+from beltrami.train.processes import Processes, ProcessLostError, process_group
+from beltrami.train.progress import ProgressListener
+from beltrami.train.session import Session, TrainingDivergedError, has_tensorboard
 
 
-def run(recipe: Recipe[Any], observer: Observer | None = None) -> Outcome:
+def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> Outcome:
     """Train and evaluate all contestants, and write the run's folder.
 
     Under `torchrun` all processes train together; the first one writes and speaks.
     """
     recipe.data_facts()  # may find the data unfit: before any folder is made
-    with joined_processes(recipe.config.device) as processes:
+    with process_group(recipe.config.device) as processes:
         folder = RunFolder(recipe.config.folder)
-        if not processes.is_first:
-            if processes.agree(0):  # wait until the folder is ready
+        if not processes.is_main_process:
+            if processes.broadcast(0):  # wait until the folder is ready
                 raise ProcessLostError("process 0 did not start, and says why")
-            recipe.prepare(Silence(), processes.device)
-            return TrialRunner(recipe, folder, Silence(), processes).run()
+            recipe.prepare(ProgressListener(), processes.device)
+            return TrialRunner(recipe, folder, ProgressListener(), processes).run()
         with contextlib.ExitStack() as held:
             try:
                 folder.check_writable()
                 held.enter_context(folder.locked())
                 _prepare(recipe, folder)
-                recipe.prepare(observer or Silence(), processes.device)
+                recipe.prepare(listener or ProgressListener(), processes.device)
             except BaseException:
-                processes.agree(1)  # let the others go
+                processes.broadcast(1)  # let the others go
                 raise
-            processes.agree(0)
-            watcher, began = observer or Silence(), _now()
+            processes.broadcast(0)
+            listener, began = listener or ProgressListener(), _now()
             if recipe.config.jobs > 1:
-                _note_missing_logs(watcher)
-                train_side_by_side(recipe, processes, watcher, _trial_runner)
-                watcher = Silence()  # has heard of all trials
-            return TrialRunner(recipe, folder, watcher, processes, began).run()
+                _note_missing_logs(listener)
+                train_side_by_side(recipe, processes, listener, _trial_runner)
+                listener = ProgressListener()  # has heard of all trials
+            return TrialRunner(recipe, folder, listener, processes, began).run()
 
 
-def _trial_runner(recipe: Recipe[Any], observer: Observer, processes: Processes) -> TrialRunner:
-    return TrialRunner(recipe, RunFolder(recipe.config.folder), observer, processes)
+def _trial_runner(
+    recipe: Recipe[Any], listener: ProgressListener, processes: Processes
+) -> TrialRunner:
+    return TrialRunner(recipe, RunFolder(recipe.config.folder), listener, processes)
 
 
 def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
@@ -159,22 +161,22 @@ class TrialRunner:
         self,
         recipe: Recipe[Any],
         folder: RunFolder,
-        observer: Observer,
+        listener: ProgressListener,
         processes: Processes,
         began: str | None = None,
     ) -> None:
         self.began = began or _now()
         self.recipe = recipe
         self.folder = folder
-        self.observer = observer
+        self.listener = listener
         self.processes = processes
 
     def run(self) -> Outcome:
         """All trials, then the summary and the page."""
         contestants = list(self.recipe.contestants())
         seeds = self.recipe.config.seeds
-        self.observer.started(self.recipe.trials)
-        _note_missing_logs(self.observer)
+        self.listener.on_run_begin(self.recipe.trials)
+        _note_missing_logs(self.listener)
         chosen = [self.choose(contestant) for contestant in contestants]
         results = [
             [best, *(self.train(c, best.trial.choice, seed) for seed in range(1, seeds))]
@@ -182,7 +184,7 @@ class TrialRunner:
         ]
         standings = self._standings(contestants, results)
         outcome = Outcome(standings, self._document(standings), self.recipe.config.command())
-        if self.processes.is_first:
+        if self.processes.is_main_process:
             write_atomically(self.folder.metrics, to_json(outcome.document))
             write_atomically(self.folder.report, render(self.recipe.page(outcome)))
         return outcome
@@ -206,7 +208,7 @@ class TrialRunner:
             return sign * value if math.isfinite(value) else math.inf
 
         best = min(range(len(trained)), key=lambda i: badness(trained[i]))
-        return trained[self.processes.agree(best)]  # rounding may differ, the choice must not
+        return trained[self.processes.broadcast(best)]  # rounding may differ, the choice must not
 
     def train(
         self,
@@ -218,19 +220,19 @@ class TrialRunner:
     ) -> TrialResult:
         """A trial's result: from disk, or trained and then written there."""
         trial = _trial_of(self.recipe, contestant, choice, seed)
-        result = self.folder.load(trial) if self.processes.is_first else None
-        if self.processes.agree(int(result is not None)):
+        result = self.folder.load(trial) if self.processes.is_main_process else None
+        if self.processes.broadcast(int(result is not None)):
             # The others need only what the choice depends on, and that is on disk.
             result = result or self.folder.load(trial)
             if result is None:
                 raise OSError(f"process {self.processes.rank} cannot read {self.folder.path}")
-            self.observer.finished(result, True)
+            self.listener.on_trial_end(result, True)
             return result
         result = self._train(trial, may_diverge)
-        if self.processes.is_first:
+        if self.processes.is_main_process:
             self.folder.save(result)
-        self.processes.agree(0)  # nobody looks for the file before it is there
-        self.observer.finished(result, False)
+        self.processes.broadcast(0)  # nobody looks for the file before it is there
+        self.listener.on_trial_end(result, False)
         return result
 
     def on_disk(
@@ -241,11 +243,12 @@ class TrialRunner:
 
     def _train(self, trial: Trial, may_diverge: bool) -> TrialResult:
         session = Session(
-            trial,
+            trial.name,
+            trial.record(),
             checkpoint=self.folder.checkpoint(trial),
             logs=self.folder.logs(trial),
             processes=self.processes,
-            observer=self.observer,
+            listener=self.listener,
             checkpoint_seconds=self.recipe.config.checkpoint_seconds,
         )
         # What draws from torch's own generators depends on the seed and not on what ran before.
@@ -318,7 +321,7 @@ class TrialRunner:
                 "torch": torch.__version__,
                 "device": str(self.processes.device),
                 "hardware": _hardware(self.processes.device),
-                "processes": self.processes.count,
+                "processes": self.processes.world_size,
                 "threads": threads_each(self.recipe.config.jobs),
                 "jobs": self.recipe.config.jobs,
             },
@@ -393,9 +396,9 @@ def _is_finite(model: nn.Module) -> bool:
     return all(bool(torch.isfinite(p).all()) for p in model.parameters())
 
 
-def _note_missing_logs(observer: Observer) -> None:
+def _note_missing_logs(listener: ProgressListener) -> None:
     if not has_tensorboard():
-        observer.note(
+        listener.note(
             'no TensorBoard logs will be written: pip install "beltrami[logs]" brings them'
         )
 

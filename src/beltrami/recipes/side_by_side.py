@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from beltrami.recipes.observer import Observer, Silence
-from beltrami.recipes.processes import Processes, ProcessLostError
-from beltrami.recipes.recipe import Contestant, Recipe, Trial
+from beltrami.recipes.recipe import Contestant, Recipe
+from beltrami.train.processes import Processes, ProcessLostError
+from beltrami.train.progress import ProgressListener
 
 if TYPE_CHECKING:
     from beltrami.recipes.runner import TrialRunner
 
 Shares = Any  # an array of ctypes, which has no type of its own
-MakeRunner = Callable[[Recipe[Any], Observer, Processes], "TrialRunner"]
+MakeRunner = Callable[[Recipe[Any], ProgressListener, Processes], "TrialRunner"]
 _worker: TrialRunner | Exception | None = None  # of a process that trains for another
 _shares: Shares = ()  # of each trial, what is done of it; memory that the processes have in common
 LOOKS = 0.5  # seconds between two looks at it
@@ -40,14 +40,14 @@ def threads_each(jobs: int) -> int:
 
 
 def train_side_by_side(
-    recipe: Recipe[Any], processes: Processes, observer: Observer, make: MakeRunner
+    recipe: Recipe[Any], processes: Processes, listener: ProgressListener, make: MakeRunner
 ) -> None:
     """Train all trials that are not on disk, and leave them there.
 
     Args:
         recipe: with `config.jobs` processes to use.
         processes: this one, which trains nothing itself.
-        observer: hears of finished trials.
+        listener: hears of finished trials.
         make: a runner of single trials; importable, as the other processes call it, too.
     """
     jobs = recipe.config.jobs
@@ -57,7 +57,9 @@ def train_side_by_side(
     before = set(multiprocessing.active_children())
     with ProcessPoolExecutor(jobs, context, _begin, begin) as pool:
         try:
-            _Schedule(recipe, make(recipe, Silence(), processes), observer, pool, shares).run()
+            _Schedule(
+                recipe, make(recipe, ProgressListener(), processes), listener, pool, shares
+            ).run()
         except BaseException as error:
             # At once, and not when all that waits is trained; checkpoints are whole at any moment.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -71,18 +73,18 @@ def train_side_by_side(
             raise
 
 
-class _Share(Silence):
-    """The observer of a trial in another process: writes down what is done of it."""
+class _Share(ProgressListener):
+    """The listener of a trial in another process: stores what share of it is done."""
 
     def __init__(self, shares: Shares, number: int) -> None:
         self.shares, self.number, self.steps = shares, number, 1
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
         """How many steps it has."""
         self.steps = max(1, steps)
-        self.stepped(done)
+        self.on_step_end(done)
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         """No lock: one process writes, the other may see it late."""
         self.shares[self.number] = done / self.steps
 
@@ -97,19 +99,19 @@ class _Schedule:
         self,
         recipe: Recipe[Any],
         runner: TrialRunner,
-        observer: Observer,
+        listener: ProgressListener,
         pool: ProcessPoolExecutor,
         shares: Shares,
     ) -> None:
         self.recipe, self.shares, self.asked = recipe, shares, 0
         self.contestants = list(recipe.contestants())
         self.seeds = recipe.config.seeds
-        self.runner, self.observer, self.pool = runner, observer, pool
+        self.runner, self.listener, self.pool = runner, listener, pool
         self.running: dict[Future[None], tuple[int, Mapping[str, Any], int, int]] = {}
         self.left = [len(c.choices) for c in self.contestants]  # of the first seed
 
     def run(self) -> None:
-        self.observer.started(self.recipe.trials)
+        self.listener.on_run_begin(self.recipe.trials)
         for place, contestant in enumerate(self.contestants):
             for choice in contestant.choices:
                 self._ask(place, choice, 0)
@@ -122,14 +124,16 @@ class _Schedule:
                 found = self.runner.on_disk(self.contestants[place], choice, seed)
                 if found is None:
                     raise OSError(f"cannot read back what was trained: {self.runner.folder.path}")
-                self.observer.finished(found, False)
+                self.listener.on_trial_end(found, False)
                 self._done(place, seed)
-            self.observer.side_by_side(sum(self.shares[n] for *_, n in self.running.values()))
+            self.listener.on_parallel_progress(
+                sum(self.shares[n] for *_, n in self.running.values())
+            )
 
     def _ask(self, place: int, choice: Mapping[str, Any], seed: int) -> None:
         contestant = self.contestants[place]
         if (known := self.runner.on_disk(contestant, choice, seed)) is not None:
-            self.observer.finished(known, True)
+            self.listener.on_trial_end(known, True)
             self._done(place, seed)
             return
         may_diverge = seed == 0 and len(contestant.choices) > 1
@@ -166,8 +170,8 @@ def _begin(
     torch.set_num_threads(threads)
     try:
         recipe = kind(config)
-        recipe.prepare(Silence(), device)
-        _worker = make(recipe, Silence(), Processes(device))
+        recipe.prepare(ProgressListener(), device)
+        _worker = make(recipe, ProgressListener(), Processes(device))
     except Exception as error:
         _worker = error
 
@@ -185,7 +189,7 @@ def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool, num
         raise _sendable(_worker)
     assert _worker is not None
     contestant: Contestant = list(_worker.recipe.contestants())[place]
-    _worker.observer = _Share(_shares, number)
+    _worker.listener = _Share(_shares, number)
     try:
         _worker.train(contestant, choice, seed, may_diverge=may_diverge)
     except Exception as error:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from beltrami.recipes.hierarchy.config import HierarchyConfig
-from beltrami.recipes.observer import Observer, Silence
-from beltrami.recipes.processes import Processes
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.session import Session
+from beltrami.train.processes import Processes
+from beltrami.train.progress import ProgressListener
+from beltrami.train.session import Session
 
 
 def binary_tree(path: Path, nodes: int = 15, label: str = "n{}") -> Path:
@@ -34,16 +34,17 @@ def trial(model: str, dim: int = 2, seed: int = 0, rate: float = 0.3) -> Trial:
 def session(
     folder: Path,
     of: Trial,
-    observer: Observer | None = None,
+    listener: ProgressListener | None = None,
     device: str = "cpu",
     **options: Any,
 ) -> Session:
     """A training in a folder."""
     return Session(
-        of,
+        of.name,
+        of.record(),
         checkpoint=folder / "checkpoint.safetensors",
         logs=folder / "logs",
         processes=Processes(torch.device(device)),
-        observer=observer or Silence(),
+        listener=listener or ProgressListener(),
         **options,
     )

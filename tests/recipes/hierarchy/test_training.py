@@ -22,7 +22,6 @@ from beltrami.geometry import (
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
-from beltrami.recipes.checkpoint import load_checkpoint, save_checkpoint
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.training import (
     _batches,
@@ -32,9 +31,10 @@ from beltrami.recipes.hierarchy.training import (
     shorten_gradient,
     train_table,
 )
-from beltrami.recipes.observer import Silence
-from beltrami.recipes.processes import Processes
-from beltrami.recipes.seeding import shuffled
+from beltrami.train.checkpoint import load_checkpoint, save_checkpoint
+from beltrami.train.processes import Processes
+from beltrami.train.progress import ProgressListener
+from beltrami.train.seeding import epoch_order
 
 from .small import binary_tree, session, small_config, trial
 
@@ -151,11 +151,11 @@ def test_a_pool_by_degree_prefers_nodes_in_many_pairs() -> None:
 
 
 def test_an_order_is_that_of_its_seed_and_epoch() -> None:
-    first = shuffled(50, 1, 2)
+    first = epoch_order(50, 1, 2)
     assert sorted(first.tolist()) == list(range(50))
-    assert torch.equal(first, shuffled(50, 1, 2))
+    assert torch.equal(first, epoch_order(50, 1, 2))
     for seed, epoch in ((1, 3), (2, 2), (0, 2)):
-        assert not torch.equal(first, shuffled(50, seed, epoch))
+        assert not torch.equal(first, epoch_order(50, seed, epoch))
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 14), (3, 5), (4, 4), (14, 1)])
@@ -224,13 +224,13 @@ def test_every_node_of_an_epoch_is_seen_once(
     assert seen[:14] != seen[14:]
 
 
-class Killed(Silence):
+class Killed(ProgressListener):
     """Stops a training at a step."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         if done == self.at:
             raise KeyboardInterrupt
 
@@ -242,7 +242,7 @@ def test_a_broken_off_training_goes_on(tree: Relation, tmp_path: Path, at: int) 
     whole = train(tree, config, tmp_path / "whole", Lorentz(1.0))
     every = {"checkpoint_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
-        train(tree, config, tmp_path / "half", Lorentz(1.0), observer=Killed(at), **every)
+        train(tree, config, tmp_path / "half", Lorentz(1.0), listener=Killed(at), **every)
     again = train(tree, config, tmp_path / "half", Lorentz(1.0), **every)
     assert torch.equal(again.weight, whole.weight)
 
@@ -253,7 +253,7 @@ def test_the_rate_is_no_matter_of_the_checkpoint(tree: Relation, tmp_path: Path)
     whole = train(tree, config, tmp_path / "whole", Lorentz(1.0))
     every = {"checkpoint_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
-        train(tree, config, tmp_path / "half", Lorentz(1.0), observer=Killed(20), **every)
+        train(tree, config, tmp_path / "half", Lorentz(1.0), listener=Killed(20), **every)
     path = tmp_path / "half/checkpoint.safetensors"
     table = PointTable(tree.count, 2, Lorentz(1.0), seed=0)
     old = RiemannianSGD(table, lr=1.0)
@@ -277,7 +277,7 @@ def test_the_losses_of_shares_add_up(tree: Relation) -> None:
         total, _ = _total_loss(table, tree, nodes, pool, config)
         return torch.autograd.grad(total, table.weight)[0]
 
-    shares = [gradient(Processes(torch.device("cpu"), rank, 3).share(batch)) for rank in range(3)]
+    shares = [gradient(Processes(torch.device("cpu"), rank, 3).shard(batch)) for rank in range(3)]
     assert not shares[2].any()
     torch.testing.assert_close(sum(shares), gradient(batch))
 
@@ -307,7 +307,7 @@ def test_recorded_steps_do_what_steps_do(
 ) -> None:
     config = small_config(Path(), epochs=6, pool=6)
     recorded = train(tree, config, tmp_path / "a", manifold, device="cuda")
-    monkeypatch.setattr("beltrami.recipes.recording.EAGER_STEPS", 10**9)
+    monkeypatch.setattr("beltrami.train.graph_capture.WARMUP_STEPS", 10**9)
     eager = train(tree, config, tmp_path / "b", manifold, device="cuda")
     assert recorded.weight.std() > 0.01
     torch.testing.assert_close(recorded.weight, eager.weight, rtol=1e-6, atol=1e-8)

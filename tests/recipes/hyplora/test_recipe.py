@@ -12,10 +12,10 @@ import torch
 from beltrami.recipes.hyplora.config import HypLoraRunConfig
 from beltrami.recipes.hyplora.methods import HYPLORA, FineTuned
 from beltrami.recipes.hyplora.recipe import HypLoraRecipe
-from beltrami.recipes.observer import Silence
 from beltrami.recipes.recipe import Trial
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
+from beltrami.train.progress import ProgressListener
 from tests.recipes.hyplora.small import SMALL, _own_cache, fixture_model_cache  # noqa: F401
 from tests.recipes.interruption import run_interrupted
 
@@ -26,7 +26,7 @@ EVERY = (
 
 def prepared(config: HypLoraRunConfig) -> HypLoraRecipe:
     recipe = HypLoraRecipe(config)
-    recipe.prepare(Silence(), torch.device("cpu"))
+    recipe.prepare(ProgressListener(), torch.device("cpu"))
     return recipe
 
 
@@ -345,15 +345,15 @@ def test_a_model_without_a_residual_norm_is_refused_before_training(
 
     methods = ("lora", "hyplora-residual")
     recipe = HypLoraRecipe(dataclasses.replace(SMALL, methods=methods, out=tmp_path / "run"))
-    recipe.prepare(Silence(), torch.device("cpu"))  # the small model has one
+    recipe.prepare(ProgressListener(), torch.device("cpu"))  # the small model has one
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
     made = Olmo2Config(vocab_size=50, num_hidden_layers=1, pad_token_id=0, **sizes)
     monkeypatch.setattr(recipe.base, "skeleton", lambda: Olmo2ForCausalLM(made))
     with pytest.raises(ValueError, match="leave it out: --methods lora"):
-        recipe.prepare(Silence(), torch.device("cpu"))
+        recipe.prepare(ProgressListener(), torch.device("cpu"))
 
     def unable() -> None:
         raise RuntimeError("not without numbers")
 
     monkeypatch.setattr(recipe.base, "skeleton", unable)
-    recipe.prepare(Silence(), torch.device("cpu"))  # nothing is known, and nothing refused
+    recipe.prepare(ProgressListener(), torch.device("cpu"))  # nothing is known, and nothing refused

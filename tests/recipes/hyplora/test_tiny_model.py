@@ -16,24 +16,23 @@ from beltrami.recipes.hyplora.tiny_model import (
     make_tokenizer,
     tiny_folder,
 )
-from beltrami.recipes.observer import Silence
-from beltrami.recipes.recipe import Trial
+from beltrami.train.progress import ProgressListener
 
 CPU = torch.device("cpu")
 SIZE = TinyConfig(6, width=16, layers=1, heads=2, batch=4, tokens=24)
 
 
-class Watcher(Silence):
+class Watcher(ProgressListener):
     """Remembers where trainings began, and stops one at a step."""
 
     def __init__(self, stop: int = -1) -> None:
         self.began: list[int] = []
         self.stop = stop
 
-    def training(self, trial: Trial, steps: int, done: int) -> None:
+    def on_train_begin(self, name: str, steps: int, done: int) -> None:
         self.began.append(done)
 
-    def stepped(self, done: int) -> None:
+    def on_step_end(self, done: int) -> None:
         if done == self.stop:
             raise KeyboardInterrupt
 
@@ -48,14 +47,14 @@ def test_it_is_trained_once_and_goes_on_where_it_stopped(
     monkeypatch.setattr(tiny_model, "CHECKPOINT_SECONDS", 0.0)
     corpus = arithmetic_corpus(50)
     monkeypatch.setenv("BELTRAMI_CACHE", str(tmp_path / "whole"))
-    whole = weights(make_tiny_model(SIZE, corpus, Silence(), CPU))
+    whole = weights(make_tiny_model(SIZE, corpus, ProgressListener(), CPU))
     monkeypatch.setenv("BELTRAMI_CACHE", str(tmp_path / "broken"))
     with pytest.raises(KeyboardInterrupt):
         make_tiny_model(SIZE, corpus, Watcher(stop=4), CPU)
     assert not tiny_folder(SIZE, corpus).exists()
-    watcher = Watcher()
-    folder = make_tiny_model(SIZE, corpus, watcher, CPU)
-    assert watcher.began == [3]
+    listener = Watcher()
+    folder = make_tiny_model(SIZE, corpus, listener, CPU)
+    assert listener.began == [3]
     for name, value in weights(folder).items():
         assert torch.equal(value, whole[name]), name
     assert not list(folder.parent.glob("*checkpoint*"))
@@ -95,7 +94,7 @@ def test_training_lowers_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     losses = []
     for steps in (1, 150):
         config = TinyConfig(steps, width=32, layers=1, heads=2, batch=8, tokens=40)
-        folder = make_tiny_model(config, corpus, Silence(), CPU)
+        folder = make_tiny_model(config, corpus, ProgressListener(), CPU)
         model = AutoModelForCausalLM.from_pretrained(folder)
         ids = AutoTokenizer.from_pretrained(folder)(corpus.sample[0], return_tensors="pt")
         with torch.no_grad():

@@ -9,10 +9,10 @@ import torch
 
 from beltrami.recipes.knowledge_graph.config import KnowledgeGraphRunConfig
 from beltrami.recipes.knowledge_graph.recipe import KnowledgeGraphRecipe
-from beltrami.recipes.observer import Observer, Silence
-from beltrami.recipes.processes import Processes
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.session import Session
+from beltrami.train.processes import Processes
+from beltrami.train.progress import ProgressListener
+from beltrami.train.session import Session
 
 
 def ring(folder: Path, size: int = 12) -> Path:
@@ -54,14 +54,19 @@ def first_trial(recipe: KnowledgeGraphRecipe, model: str = "RotH", seed: int = 0
 
 
 def session(
-    folder: Path, of: Trial, observer: Observer | None = None, device: str = "cpu", **options: Any
+    folder: Path,
+    of: Trial,
+    listener: ProgressListener | None = None,
+    device: str = "cpu",
+    **options: Any,
 ) -> Session:
     """A training in a folder."""
     return Session(
-        of,
+        of.name,
+        of.record(),
         checkpoint=folder / "checkpoint.safetensors",
         logs=folder / "logs",
         processes=Processes(torch.device(device)),
-        observer=observer or Silence(),
+        listener=listener or ProgressListener(),
         **options,
     )

@@ -11,7 +11,7 @@ import torch
 from beltrami.models.knowledge_graph import KnowledgeGraphModel, evaluate
 from beltrami.recipes.knowledge_graph.recipe import KnowledgeGraphRecipe
 from beltrami.recipes.knowledge_graph.training import rate_share, train_model
-from beltrami.recipes.processes import Processes
+from beltrami.train.processes import Processes
 from tests.recipes.knowledge_graph.small import first_trial, ring, session, small_config
 from tests.recipes.tiny import Interrupter
 
@@ -72,7 +72,7 @@ def test_an_interrupted_training_ends_where_it_would_have(tmp_path: Path, at: in
     recipe = KnowledgeGraphRecipe(small_config(ring(tmp_path / "g"), epochs=6, validate_every=1))
     whole, scores = trained(recipe, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        trained(recipe, tmp_path / "cut", observer=Interrupter(at), checkpoint_seconds=0.0)
+        trained(recipe, tmp_path / "cut", listener=Interrupter(at), checkpoint_seconds=0.0)
     resumed, again = trained(recipe, tmp_path / "cut")
     assert again == scores
     for key, value in whole.state_dict().items():
@@ -126,7 +126,7 @@ def test_recorded_steps_do_what_steps_do(
         small_config(ring(tmp_path / "g"), models=("RotH", "AttH"), epochs=4)
     )
     recorded, _ = trained(recipe, tmp_path / "a", model, device="cuda")
-    monkeypatch.setattr("beltrami.recipes.recording.EAGER_STEPS", 10**9)
+    monkeypatch.setattr("beltrami.train.graph_capture.WARMUP_STEPS", 10**9)
     eager, _ = trained(recipe, tmp_path / "b", model, device="cuda")
     for key, value in eager.state_dict().items():  # sums come in any order on a GPU
         torch.testing.assert_close(recorded.state_dict()[key], value, rtol=1e-2, atol=1e-3)

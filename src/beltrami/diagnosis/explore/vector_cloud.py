@@ -15,8 +15,8 @@ from beltrami.diagnosis.explore.config import MOST_BY_DISTANCES, ExploreConfig
 from beltrami.diagnosis.pictures import LEAST_BEND, MOST_BEND
 from beltrami.diagnosis.source import Source, Tick, VectorSource
 from beltrami.geometry import poincare
-from beltrami.recipes.threads import one_thread
 from beltrami.report.explorer import Cloud
+from beltrami.train.threads import one_thread
 
 REACH = 3.0  # hyperbolic radius that nine tenths of the vectors stay below
 WITHIN = 0.9

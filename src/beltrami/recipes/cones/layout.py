@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.data import Hierarchy
-from beltrami.recipes.seeding import mixed
+from beltrami.train.seeding import mix_seeds
 
 EDGE = 0.3  # how much farther from the origin a child is than its parent, in curvature radii
 TURN = 0.4  # a child of depth h turns from its parent's direction by about TURN^(h − 1) radians
@@ -22,7 +22,7 @@ def tree_layout(hierarchy: Hierarchy, dim: int, seed: int) -> Tensor:
     which every training is shown: a file may list implied pairs too, and some of them are held out.
     """
     tree = hierarchy.reduction().spanning_tree()
-    generator = torch.Generator().manual_seed(mixed(seed, 0))
+    generator = torch.Generator().manual_seed(mix_seeds(seed, 0))
     turns = torch.randn(len(tree), dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)
     parent, depth = torch.tensor(tree.parent), torch.tensor(tree.depth)
     direction = torch.zeros_like(turns)

@@ -19,12 +19,12 @@ from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.models.hierarchy.closure_split import ClosureSplit, split_closure
 from beltrami.models.hierarchy.cones import ConeEmbedding, cone_loss, epoch_pairs, judge_cones
 from beltrami.optim import RiemannianAdam
-from beltrami.recipes.best import Best, agreed
 from beltrami.recipes.cones.config import NAMES, TWIN, ConesConfig
 from beltrami.recipes.cones.layout import tree_layout
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.best import BestState
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome
@@ -125,9 +125,7 @@ class ConesRecipe(Recipe[ConesConfig]):
             "recall": found.recall,
             "validation_f1": valid.f1,
         }
-        return Evaluation(
-            {**agreed(session.processes, metrics), "loss": session.history[-1]["loss"]}
-        )
+        return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
 
     def page(self, outcome: Outcome) -> Page:
         """The page for people."""
@@ -150,7 +148,7 @@ def train_cones_in_session(
     per_epoch = math.ceil(len(split.train) / batch)
     steps = trial["epochs"] * per_epoch
     optimizer = RiemannianAdam(embedding, lr=trial["learning_rate"])
-    best = Best(embedding)
+    best = BestState(embedding)
     done = session.begin(steps, model=embedding, optimizer=optimizer, best=best)
     true, false = epoch_pairs(split, seed=trial.seed, epoch=done // per_epoch)
     for step in range(done, steps):
@@ -158,18 +156,18 @@ def train_cones_in_session(
         if place == 0 and step > done:
             true, false = epoch_pairs(split, seed=trial.seed, epoch=epoch)
         rows = torch.arange(place * batch, min((place + 1) * batch, len(true)))
-        ours = processes.share(rows)
+        ours = processes.shard(rows)
         optimizer.zero_grad()
         loss = cone_loss(
             embedding, true[ours].to(device), false[ours].to(device), margin=trial["margin"]
         ) / len(rows)
         loss.backward()
-        processes.sum_gradients(embedding.parameters())
+        processes.all_reduce_gradients(embedding.parameters())
         optimizer.step()
         embedding.keep_outside()
-        values = {"loss": processes.sum(loss.detach())}
+        values = {"loss": processes.all_reduce(loss.detach())}
         if place == per_epoch - 1:
-            score = agreed(processes, {"f1": judge_cones(embedding, split, "valid").f1})["f1"]
-            best.see(score, step + 1)
+            score = processes.mean({"f1": judge_cones(embedding, split, "valid").f1})["f1"]
+            best.update(score, step + 1)
         session.step(step + 1, **values)
     best.restore()

@@ -25,13 +25,12 @@ from beltrami.models.graph import (
     count_parameters,
     matched_twin,
 )
-from beltrami.recipes.best import agreed
 from beltrami.recipes.graph.config import LAYER_NAMES, NAMES, TREE, TWIN, GraphRunConfig
 from beltrami.recipes.graph.training import Task, link_task, node_task, train_graph
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.seeding import seeded
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.seeding import seeded
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome
@@ -159,9 +158,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         """Measures of the test part, and the score of validation."""
         task = self._task(model, trial, session)
         metrics = {**task.test(), "validation": task.validate()}
-        return Evaluation(
-            {**agreed(session.processes, metrics), "loss": session.history[-1]["loss"]}
-        )
+        return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
 
     def page(self, outcome: Outcome) -> Page:
         """The page for people."""

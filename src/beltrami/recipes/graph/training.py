@@ -18,10 +18,10 @@ from beltrami.models.graph import (
     node_classification_step,
 )
 from beltrami.optim import create_optimizer
-from beltrami.recipes.best import Best, agreed
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.seeding import mixed, seeded
-from beltrami.recipes.session import Session
+from beltrami.train.best import BestState
+from beltrami.train.seeding import mix_seeds, seeded
+from beltrami.train.session import Session
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def train_graph(model: nn.Module, task: Task, trial: Trial, session: Session) ->
     optimizer = create_optimizer(
         model, lr=trial["learning_rate"], weight_decay=trial["weight_decay"]
     )
-    best = Best(model)
+    best = BestState(model)
     for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):
-        seed = mixed(trial.seed, step)
+        seed = mix_seeds(trial.seed, step)
         with seeded(seed, session.device):
             loss = task.step(optimizer, seed)
         if (step + 1) % trial["validate_every"] == 0 or step + 1 == steps:
-            score = agreed(session.processes, {"score": task.validate()})["score"]
-            best.see(score, step + 1)
+            score = session.processes.mean({"score": task.validate()})["score"]
+            best.update(score, step + 1)
         session.step(step + 1, loss=loss)
     best.restore()

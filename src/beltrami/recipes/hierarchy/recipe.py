@@ -20,8 +20,8 @@ from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
 from beltrami.recipes.hierarchy.training import SMALL, train_table
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome

@@ -13,10 +13,10 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
-from beltrami.recipes.processes import Processes
-from beltrami.recipes.recording import Recording, own_stream
-from beltrami.recipes.seeding import shuffled
-from beltrami.recipes.session import Session
+from beltrami.train.graph_capture import CapturedStep, capture_stream
+from beltrami.train.processes import Processes
+from beltrami.train.seeding import epoch_order
+from beltrami.train.session import Session
 
 BURN_IN_SHARE = 0.01  # of the learning rate
 LAST_SHARE = 0.01  # of the learning rate: it falls linearly to this
@@ -47,7 +47,7 @@ def train_table(
     done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
     for group in optimizer.param_groups:
         group["lr"] = 1.0  # checkpoints of earlier versions had the rate there
-    with own_stream(session.device):
+    with capture_stream(session.device):
         batch = math.ceil(len(sources) / per_epoch)
         stepper = _Stepper(table, relation, config, optimizer, session.processes, batch, pool_size)
         for step in range(done, steps):
@@ -89,8 +89,8 @@ class _Stepper:
         self._pool = torch.empty(pool, dtype=torch.int64, device=device)
         self._rate = torch.zeros((), dtype=torch.float64, device=device)
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._recording = Recording(self._step, processes)
-        self._most = relation.most_in(batch) if self._recording.records else None
+        self._recording = CapturedStep(self._step, processes)
+        self._most = relation.most_in(batch) if self._recording.captures else None
 
     def step(self, nodes: Tensor, pool: Tensor, rate: float) -> Tensor:
         """One step; returns the mean loss of a pair, in a buffer that the next step writes over."""
@@ -105,22 +105,22 @@ class _Stepper:
         total, pairs = _total_loss(
             table,
             self._relation,
-            processes.share(self._nodes),
+            processes.shard(self._nodes),
             self._pool,
             self._config,
             self._most,
         )
         (gradient,) = torch.autograd.grad(total, [table.weight])
         table.weight.grad = gradient * self._rate
-        processes.sum_gradients(table.parameters())
+        processes.all_reduce_gradients(table.parameters())
         shorten_gradient(table.weight, table.manifold, self._config.max_step)
         self._optimizer.step()
-        self._loss.copy_(processes.sum(total.detach()) / processes.sum(pairs))
+        self._loss.copy_(processes.all_reduce(total.detach()) / processes.all_reduce(pairs))
 
 
 def _batches(sources: Tensor, count: int, seed: int, epoch: int) -> Tensor:
     """The nodes in an order of the epoch's, as rows of one size; −1 where there is none left."""
-    order = shuffled(len(sources), seed, epoch).to(sources.device)
+    order = epoch_order(len(sources), seed, epoch).to(sources.device)
     result = sources.new_full((count * math.ceil(len(sources) / count),), -1)
     result[: len(sources)] = sources[order]
     return result.view(count, -1)

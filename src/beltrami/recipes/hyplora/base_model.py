@@ -25,7 +25,7 @@ from beltrami.recipes.hyplora.tiny_model import (
     tiny_digest,
     tiny_shape,
 )
-from beltrami.recipes.observer import Observer
+from beltrami.train.progress import ProgressListener
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,12 +53,12 @@ class BaseModel:
     place: str | None = None
     tiny: tuple[TinyConfig, Corpus] | None = None
 
-    def prepare(self, observer: Observer, device: torch.device) -> None:
+    def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Train it if that is still to be done."""
         if self.place is None:
             assert self.tiny is not None
             config, corpus = self.tiny
-            self.place = str(make_tiny_model(config, corpus, observer, device))
+            self.place = str(make_tiny_model(config, corpus, listener, device))
 
     def skeleton(self) -> PreTrainedModel:
         """The model without its weights: what layers it has."""

@@ -33,11 +33,11 @@ from beltrami.recipes.hyplora.scoring import (
     kept_megabytes,
 )
 from beltrami.recipes.hyplora.training import fine_tune
-from beltrami.recipes.observer import Observer
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.seeding import seeded
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.progress import ProgressListener
+from beltrami.train.seeding import seeded
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.data.word_problems import WordProblem
@@ -157,14 +157,14 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             ("hyplora" if c == 1 else _swept(c), {"curvature": c}) for c in self.config.curvatures
         ]
 
-    def prepare(self, observer: Observer, device: torch.device) -> None:
+    def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Train the small language model, if it is that."""
         if cut := self._facts["cut_off"]:
-            observer.note(
+            listener.note(
                 f"{cut} of {self._facts['train']} solutions to train on are cut off at --longest "
                 f"{self.config.chosen.longest}, and lose their answer"
             )
-        self.base.prepare(observer, device)
+        self.base.prepare(listener, device)
         if RESIDUAL in self.config.methods:
             self._check_residual()
 

@@ -22,13 +22,12 @@ from torch import Tensor, nn
 
 from beltrami.data.cache import cache_folder
 from beltrami.data.lock import locked
-from beltrami.recipes.checkpoint import load_checkpoint, save_checkpoint
 from beltrami.recipes.hyplora.corpora import Corpus
 from beltrami.recipes.hyplora.progress import no_bars
-from beltrami.recipes.observer import Observer
-from beltrami.recipes.recipe import Trial
-from beltrami.recipes.seeding import seeded
-from beltrami.recipes.threads import one_thread
+from beltrami.train.checkpoint import load_checkpoint, save_checkpoint
+from beltrami.train.progress import ProgressListener
+from beltrami.train.seeding import seeded
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -67,7 +66,7 @@ def tiny_folder(config: TinyConfig, corpus: Corpus) -> Path:
 
 
 def make_tiny_model(
-    config: TinyConfig, corpus: Corpus, observer: Observer, device: torch.device
+    config: TinyConfig, corpus: Corpus, listener: ProgressListener, device: torch.device
 ) -> Path:
     """The folder of the model, trained if it is not there yet.
 
@@ -77,15 +76,15 @@ def make_tiny_model(
     lock = folder.with_name(f"{folder.name}.lock")
 
     def waiting() -> None:
-        observer.note(f"waiting for another process that trains {folder.name}")
+        listener.note(f"waiting for another process that trains {folder.name}")
 
     with locked(lock, waiting):
         if not (folder / "config.json").is_file():
             tokenizer = make_tokenizer(corpus.sample)
-            observer.note(
+            listener.note(
                 f"training the small language model {folder.name} once; it is kept in {folder}"
             )
-            model = _pretrain(config, corpus, tokenizer, observer, device)
+            model = _pretrain(config, corpus, tokenizer, listener, device)
             publish(folder, model, tokenizer)
             _checkpoint(folder).unlink(missing_ok=True)
     return folder
@@ -153,7 +152,7 @@ def _pretrain(
     config: TinyConfig,
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerFast,
-    observer: Observer,
+    listener: ProgressListener,
     device: torch.device,
 ) -> PreTrainedModel:
     from transformers import LlamaForCausalLM
@@ -169,7 +168,7 @@ def _pretrain(
     parts = {"model": model, "optimizer": optimizer}
     facts = load_checkpoint(path, parts)
     done = 0 if facts is None else int(facts["step"])
-    observer.training(Trial("pretraining", corpus.name, 0, {}), config.steps, done)
+    listener.on_train_begin(f"pretraining-{corpus.name}", config.steps, done)
     saved = time.monotonic()
     with one_thread():
         for step in range(done, config.steps):
@@ -182,7 +181,7 @@ def _pretrain(
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            observer.stepped(step + 1)
+            listener.on_step_end(step + 1)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 save_checkpoint(path, parts, {"step": step + 1})
                 saved = time.monotonic()

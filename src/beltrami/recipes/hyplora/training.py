@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from beltrami.recipes.hyplora.methods import FineTuned
 from beltrami.recipes.hyplora.prompts import IGNORED, Coded, training_batch
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.seeding import mixed, seeded, shuffled
-from beltrami.recipes.session import Session
+from beltrami.train.seeding import epoch_order, mix_seeds, seeded
+from beltrami.train.session import Session
 
 CLIP = 1.0  # largest norm of a gradient
 
@@ -54,40 +54,41 @@ def fine_tune(
     done = session.begin(steps, model=model, optimizer=optimizer)
     model.train()
     if done == 0:
-        first = [coded[i] for i in shuffled(len(coded), trial.seed, 0)[:batch].tolist()]
+        first = [coded[i] for i in epoch_order(len(coded), trial.seed, 0)[:batch].tolist()]
         with mixed_precision(session.device, half):
-            fix_units(model, training_batch(first, padding, train_on_prompts=prompts), session)
+            tokens = training_batch(first, padding, train_on_prompts=prompts)
+            fix_units(model, tokens, trial.seed, session.device)
     for step in range(done, steps):
         for group in optimizer.param_groups:
             group["lr"] = trial["learning_rate"] * rate_at(step, steps, trial["warm_up"])
         epoch, place = divmod(step, per_epoch)
-        rows = shuffled(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
+        rows = epoch_order(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
         whole = [coded[i] for i in rows.tolist()]
         counted = sum(_counted(one, prompts) for one in whole)
-        ours = [coded[i] for i in processes.share(rows).tolist()]
+        ours = [coded[i] for i in processes.shard(rows).tolist()]
         optimizer.zero_grad()
         total = torch.zeros((), device=session.device)
-        with seeded(mixed(mixed(trial.seed, step), processes.rank), session.device):
+        with seeded(mix_seeds(mix_seeds(trial.seed, step), processes.rank), session.device):
             for some in _pieces(ours, micro_batch):
                 tokens = training_batch(some, padding, train_on_prompts=prompts)
                 with mixed_precision(session.device, half):
                     loss = summed_loss(model, tokens, session.device) / counted
                 loss.backward()
                 total += loss.detach()
-        processes.sum_gradients(trained)
+        processes.all_reduce_gradients(trained)
         torch.nn.utils.clip_grad_norm_(trained, CLIP)
         optimizer.step()
-        session.step(step + 1, loss=processes.sum(total))
+        session.step(step + 1, loss=processes.all_reduce(total))
 
 
 @torch.no_grad()
-def fix_units(model: FineTuned, tokens: dict[str, Tensor], session: Session) -> None:
+def fix_units(model: FineTuned, tokens: dict[str, Tensor], seed: int, device: torch.device) -> None:
     """Let layers that measure lengths by their first batch see all of it, in every process."""
     from beltrami.peft.projections import ResidualUnit
 
     if any(isinstance(module, ResidualUnit) for module in model.modules()):
-        with seeded(session.trial.seed, session.device):
-            summed_loss(model, tokens, session.device)
+        with seeded(seed, device):
+            summed_loss(model, tokens, device)
 
 
 def summed_loss(model: FineTuned, tokens: dict[str, Tensor], device: torch.device) -> Tensor:

@@ -26,8 +26,8 @@ from beltrami.recipes.knowledge_graph.config import (
 from beltrami.recipes.knowledge_graph.sample import mammal_graph
 from beltrami.recipes.knowledge_graph.training import train_model
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.seeding import seeded
-from beltrami.recipes.session import Session
+from beltrami.train.seeding import seeded
+from beltrami.train.session import Session
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from beltrami.data.triples import KnownTails, TripleSet, add_reciprocals
 from beltrami.models.knowledge_graph import KnowledgeGraphModel, evaluate
-from beltrami.recipes.best import Best, agreed
 from beltrami.recipes.knowledge_graph.objective import pooled_losses
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.recording import Recording, own_stream
-from beltrami.recipes.seeding import mixed
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.best import BestState
+from beltrami.train.graph_capture import CapturedStep, capture_stream
+from beltrami.train.seeding import mix_seeds
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 BIAS_SHARE = 0.5  # of the learning rate
 DECAY_FROM = 0.5  # share of the epochs after which the learning rate falls linearly
@@ -52,9 +52,9 @@ def train_model(
     A batch's loss is a mean over its triples, each process computing its share. What remains of
     the triples after the last whole batch of an epoch is left out; it is other ones each time.
     """
-    if trial["batch"] < session.processes.count:
+    if trial["batch"] < session.processes.world_size:
         raise ValueError(
-            f"--batch must be at least the number of processes, {session.processes.count}; "
+            f"--batch must be at least the number of processes, {session.processes.world_size}; "
             f"got {trial['batch']}"
         )
     triples = add_reciprocals(graph.train, len(graph.relations))
@@ -62,10 +62,10 @@ def train_model(
     per_epoch = len(triples) // batch
     steps = trial["epochs"] * per_epoch
     optimizer, shares = _optimizer(model, trial, session.device)
-    best, seen = Best(model), Validations()
+    best, seen = BestState(model), Validations()
     done = session.begin(steps, model=model, optimizer=optimizer, best=best, seen=seen)
     small = session.device.type == "cpu" and batch * trial["pool"] <= SMALL
-    with own_stream(session.device), one_thread() if small else nullcontext():
+    with capture_stream(session.device), one_thread() if small else nullcontext():
         stepper = _Stepper(model, optimizer, trial, session, per_epoch, batch)
         for step in range(done, steps):
             epoch, place = divmod(step, per_epoch)
@@ -75,8 +75,8 @@ def train_model(
             loss = stepper.step()
             if place + 1 == per_epoch and _is_due(epoch + 1, trial):
                 found = evaluate(model, graph.valid, known)["mrr"]
-                score = agreed(session.processes, {"mrr": found})["mrr"]
-                best.see(score, step + 1)
+                score = session.processes.mean({"mrr": found})["mrr"]
+                best.update(score, step + 1)
                 seen.epochs.append(epoch + 1)
                 seen.scores.append(score)
             session.step(step + 1, loss=loss)
@@ -143,14 +143,14 @@ class _Stepper:
         self._pools = torch.empty(per_epoch, trial["pool"], dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
-        self._recording = Recording(self._step, session.processes)
+        self._recording = CapturedStep(self._step, session.processes)
         if device.type == "cuda":
             for group in optimizer.param_groups:
                 group["lr"] = torch.zeros((), device=device)
 
     def begin(self, triples: Tensor, epoch: int, place: int) -> None:
         """Draw an epoch, which depends on seed and epoch alone, and go to a place in it."""
-        draws = torch.Generator().manual_seed(mixed(self._trial.seed, epoch))
+        draws = torch.Generator().manual_seed(mix_seeds(self._trial.seed, epoch))
         order = torch.randperm(len(triples), generator=draws)[: self._heads.numel()]
         self._triples.copy_(triples[order].view(self._triples.shape))
         for target in (self._heads, self._pools):
@@ -166,14 +166,14 @@ class _Stepper:
         triples = self._triples.index_select(0, self._place)[0]
         heads = self._heads.index_select(0, self._place)[0]
         pool = self._pools.index_select(0, self._place)[0]
-        share = self._processes.share
-        loss = self._loss_of(share(triples), share(heads), pool) / len(triples)
+        shard = self._processes.shard
+        loss = self._loss_of(shard(triples), shard(heads), pool) / len(triples)
         gradients = torch.autograd.grad(loss, self._parameters)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
-        self._processes.sum_gradients(self._parameters)
+        self._processes.all_reduce_gradients(self._parameters)
         self._optimizer.step()
-        self._loss.copy_(self._processes.sum(loss.detach()))
+        self._loss.copy_(self._processes.all_reduce(loss.detach()))
         self._place += 1
 
     def _loss_of(self, triples: Tensor, heads: Tensor, pool: Tensor) -> Tensor:

@@ -20,14 +20,13 @@ from beltrami.models.level_classifier import (
     predict_levels,
 )
 from beltrami.models.parameters import count_parameters
-from beltrami.recipes.best import agreed
 from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
 from beltrami.recipes.levels.samples import load_samples
 from beltrami.recipes.levels.training import train_levels
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.seeding import seeded
-from beltrami.recipes.session import Session
-from beltrami.recipes.threads import one_thread
+from beltrami.train.seeding import seeded
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome
@@ -154,7 +153,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
             },
             "validation_f1": evaluate_levels(model, *self._part(validation))["micro_f1"],
         }
-        metrics = agreed(session.processes, metrics)
+        metrics = session.processes.mean(metrics)
         curve = {"level": list(map(float, self.samples.labels.depths)), "accuracy": list(accuracy)}
         return Evaluation(
             {**metrics, "loss": session.history[-1]["loss"]},

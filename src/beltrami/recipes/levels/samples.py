@@ -16,7 +16,7 @@ from beltrami.data.levels import LevelLabels, level_labels
 from beltrami.data.text_features import hashed_ngrams
 from beltrami.models.level_classifier.tasks import ROWS_AT_ONCE
 from beltrami.recipes.levels.config import LevelsConfig
-from beltrami.recipes.seeding import shuffled
+from beltrami.train.seeding import epoch_order
 
 SHARES = (0.6, 0.2)  # of training and validation; the rest is the test
 FEWEST = 10  # leaves
@@ -36,7 +36,7 @@ class Samples:
 
     def parts(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows of training, validation and test, drawn by the seed."""
-        order = shuffled(len(self), seed, 0)
+        order = epoch_order(len(self), seed, 0)
         first, second = (round(sum(SHARES[: i + 1]) * len(self)) for i in range(2))
         return order[:first], order[first:second], order[second:]
 

@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 from beltrami.models.level_classifier import evaluate_levels
 from beltrami.optim import create_optimizer
-from beltrami.recipes.best import Best, agreed
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.seeding import mixed, seeded, shuffled
-from beltrami.recipes.session import Session
+from beltrami.train.best import BestState
+from beltrami.train.seeding import epoch_order, mix_seeds, seeded
+from beltrami.train.session import Session
 
 
 def train_levels(
@@ -45,23 +45,23 @@ def train_levels(
     optimizer = create_optimizer(
         model, lr=trial["learning_rate"], weight_decay=trial["weight_decay"]
     )
-    best = Best(model)
+    best = BestState(model)
     for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):
         epoch, place = divmod(step, per_epoch)
-        order = shuffled(len(features), trial.seed, epoch).to(session.device)
+        order = epoch_order(len(features), trial.seed, epoch).to(session.device)
         rows = order[place * batch : (place + 1) * batch]
-        ours = processes.share(rows)
+        ours = processes.shard(rows)
         model.train()
         optimizer.zero_grad()
-        with seeded(mixed(trial.seed, step) + processes.rank, session.device):
+        with seeded(mix_seeds(trial.seed, step) + processes.rank, session.device):
             loss = share_of_loss(model(features[ours]), targets[ours], targets[rows])
         loss.backward()
-        processes.sum_gradients(model.parameters())
+        processes.all_reduce_gradients(model.parameters())
         optimizer.step()
         if place == per_epoch - 1:
             found = evaluate_levels(model, *validation)["micro_f1"]
-            best.see(agreed(processes, {"f1": found})["f1"], step + 1)
-        session.step(step + 1, loss=processes.sum(loss.detach()))
+            best.update(processes.mean({"f1": found})["f1"], step + 1)
+        session.step(step + 1, loss=processes.all_reduce(loss.detach()))
     best.restore()
 
 

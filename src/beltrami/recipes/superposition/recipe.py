@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.session import Session
 from beltrami.recipes.superposition.config import (
     CURVED,
     HALVES,
@@ -30,12 +29,13 @@ from beltrami.recipes.superposition.measures import evaluation, metrics_of
 from beltrami.recipes.superposition.presets import LARGE
 from beltrami.recipes.superposition.regimes import members_of, regimes_of
 from beltrami.recipes.superposition.training import Tally, train_stack
-from beltrami.recipes.threads import one_thread
+from beltrami.train.session import Session
+from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.observer import Observer
     from beltrami.recipes.outcome import Outcome, Standing
     from beltrami.report.page import Page, Table
+    from beltrami.train.progress import ProgressListener
 
 _LARGE_SCALE = 100  # of the loss, in the paper's experiment with many features
 
@@ -91,7 +91,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             **({"matrices": "TF32"} if config.tf32 else {}),
         }
 
-    def prepare(self, observer: Observer, device: torch.device) -> None:
+    def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Refuse what only a GPU can."""
         if self.config.tf32 and device.type != "cuda":
             raise ValueError(f"--tf32 is for a GPU, and this run is on {device}; leave it out")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition import StackTraining
-from beltrami.recipes.session import LOGGED, Session
+from beltrami.train.session import LOGGED, Session
 
 LAST = 100  # steps whose mean is the loss
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from beltrami.recipes.processes import Processes
 from beltrami.recipes.recipe import Trial
-from beltrami.recipes.session import Session, TrainingDivergedError, has_tensorboard
+from beltrami.train.processes import Processes
+from beltrami.train.session import Session, TrainingDivergedError, has_tensorboard
 from tests.recipes.tiny import Witness
 
 TRIAL = Trial("m", "g", 0, {"steps": 6})
@@ -17,11 +17,12 @@ TRIAL = Trial("m", "g", 0, {"steps": 6})
 
 def session(folder: Path, trial: Trial = TRIAL, seconds: float = 0.0) -> Session:
     return Session(
-        trial,
+        trial.name,
+        trial.record(),
         checkpoint=folder / "checkpoint.safetensors",
         logs=folder / "logs",
         processes=Processes(torch.device("cpu")),
-        observer=Witness(),
+        listener=Witness(),
         checkpoint_seconds=seconds,
     )
 

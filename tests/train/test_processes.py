@@ -14,30 +14,32 @@ import torch
 from torch import nn
 
 from beltrami.recipes.hierarchy.config import HierarchyConfig
-from beltrami.recipes.processes import Processes, joined_processes
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
+from beltrami.train.processes import Processes, process_group
 from tests.recipes.tiny import Interrupter, TinyConfig, TinyRecipe, Witness
 
 TREE = "b\ta\nc\ta\nd\tb\ne\tb\nf\tc\ng\tc\nh\td\n"
 
 
 def test_alone_there_is_nothing_to_share() -> None:
-    with joined_processes("cpu") as alone:
+    with process_group("cpu") as alone:
         assert alone == Processes(torch.device("cpu"))
         batch = torch.arange(5)
-        assert torch.equal(alone.share(batch), batch)
-        assert alone.sum(batch) is batch
-        assert alone.agree(7) == 7
-        assert alone.any(True) is True
+        assert torch.equal(alone.shard(batch), batch)
+        assert alone.all_reduce(batch) is batch
+        assert alone.broadcast(7) == 7
+        assert alone.any_process(True) is True
+        metrics = {"a": 0.1, "b": 1 / 3}
+        assert alone.mean(metrics) == metrics
         parameter = nn.Parameter(torch.ones(2))
-        alone.sum_gradients([parameter])
+        alone.all_reduce_gradients([parameter])
         assert parameter.grad is None
 
 
 def test_shares_are_a_partition() -> None:
     batch = torch.arange(7)
-    shares = [Processes(torch.device("cpu"), rank, 3).share(batch) for rank in range(3)]
+    shares = [Processes(torch.device("cpu"), rank, 3).shard(batch) for rank in range(3)]
     assert torch.equal(torch.cat(shares).sort().values, batch)
 
 
@@ -45,7 +47,7 @@ def test_shares_are_a_partition() -> None:
 def test_a_gpu_that_is_not_there_is_bad_input() -> None:
     with (
         pytest.raises(ValueError, match=r"--device cuda needs a GPU.*give --device cpu"),
-        joined_processes("cuda"),
+        process_group("cuda"),
     ):
         pass
 
@@ -57,7 +59,7 @@ def test_more_processes_than_gpus_are_bad_input(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LOCAL_RANK", "1")
     with (
         pytest.raises(ValueError, match="for GPU 1, and this machine has 1"),
-        joined_processes("auto"),
+        process_group("auto"),
     ):
         pass
 
@@ -123,14 +125,14 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
 
 THREADS_AFTER = """
 from pathlib import Path
-from beltrami.recipes.processes import joined_processes
+from beltrami.train.processes import process_group
 
-with joined_processes("cpu") as processes:
+with process_group("cpu") as processes:
     import torch._dynamo  # as optimisers do
 
-    processes.agree(1)
+    processes.broadcast(1)
 names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
-if processes.is_first:
+if processes.is_main_process:
     print(sum("gloo" in name for name in names))
 """
 

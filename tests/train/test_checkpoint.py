@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler
 from beltrami.geometry import Lorentz
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianAdam, RiemannianSGD
-from beltrami.recipes.checkpoint import load_checkpoint, save_checkpoint
+from beltrami.train.checkpoint import load_checkpoint, save_checkpoint
 
 
 class Box:

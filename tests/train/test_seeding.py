@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from beltrami.recipes.seeding import mixed, seeded, shuffled
-from beltrami.recipes.threads import one_thread
+from beltrami.train.seeding import epoch_order, mix_seeds, seeded
+from beltrami.train.threads import one_thread
 
 
 def test_seeded_draws_repeat_and_leave_the_state_alone() -> None:
@@ -18,12 +18,12 @@ def test_seeded_draws_repeat_and_leave_the_state_alone() -> None:
 
 
 def test_orders_are_permutations_that_differ_by_seed_and_epoch() -> None:
-    orders = [shuffled(50, seed, epoch) for seed in range(3) for epoch in range(3)]
+    orders = [epoch_order(50, seed, epoch) for seed in range(3) for epoch in range(3)]
     for order in orders:
         assert torch.equal(order.sort().values, torch.arange(50))
     assert len({tuple(order.tolist()) for order in orders}) == len(orders)
-    assert torch.equal(orders[4], shuffled(50, 1, 1))
-    assert len({mixed(seed, step) for seed in range(5) for step in range(1000)}) == 5000
+    assert torch.equal(orders[4], epoch_order(50, 1, 1))
+    assert len({mix_seeds(seed, step) for seed in range(5) for step in range(1000)}) == 5000
 
 
 def test_one_thread_and_back() -> None:

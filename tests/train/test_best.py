@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from beltrami.recipes.best import Best, agreed
-from beltrami.recipes.processes import Processes
+from beltrami.train.best import BestState
 
 
 def set_weight(model: nn.Linear, value: float) -> None:
@@ -14,10 +13,10 @@ def set_weight(model: nn.Linear, value: float) -> None:
 
 def test_the_best_state_comes_back() -> None:
     model = nn.Linear(2, 1)
-    best = Best(model)
+    best = BestState(model)
     for step, (weight, score) in enumerate([(1.0, 0.3), (2.0, 0.7), (3.0, 0.7), (4.0, 0.1)]):
         set_weight(model, weight)
-        best.see(score, step)
+        best.update(score, step)
     best.restore()
     assert model.weight[0, 0] == 2.0  # the first of two equals
     assert (best.score, best.step) == (0.7, 1)
@@ -25,12 +24,12 @@ def test_the_best_state_comes_back() -> None:
 
 def test_its_state_goes_on_elsewhere() -> None:
     model, other = nn.Linear(2, 1), nn.Linear(2, 1)
-    best, later = Best(model), Best(other)
+    best, later = BestState(model), BestState(other)
     set_weight(model, 5.0)
-    best.see(0.5, 3)
+    best.update(0.5, 3)
     later.load_state_dict(best.state_dict())
     set_weight(other, 1.0)
-    later.see(0.4, 4)
+    later.update(0.4, 4)
     later.restore()
     assert other.weight[0, 0] == 5.0
     assert later.step == 3
@@ -39,10 +38,5 @@ def test_its_state_goes_on_elsewhere() -> None:
 def test_without_a_score_nothing_is_restored() -> None:
     model = nn.Linear(2, 1)
     before = model.weight.clone()
-    Best(model).restore()
+    BestState(model).restore()
     assert torch.equal(model.weight, before)
-
-
-def test_one_process_agrees_with_itself() -> None:
-    scores = {"a": 0.1, "b": 1 / 3}
-    assert agreed(Processes(torch.device("cpu")), scores) == scores

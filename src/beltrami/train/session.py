@@ -1,33 +1,31 @@
-"""What a recipe's training holds on to: where it goes on, its checkpoints, its logs."""
+"""A training session: where to resume, checkpoints, logs."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from beltrami.recipes.checkpoint import Part, load_checkpoint, save_checkpoint
-from beltrami.recipes.observer import Observer
-from beltrami.recipes.processes import Processes
+from beltrami.train.checkpoint import Part, load_checkpoint, save_checkpoint
+from beltrami.train.processes import Processes
+from beltrami.train.progress import ProgressListener
 
-if TYPE_CHECKING:
-    from beltrami.recipes.recipe import Trial
-
-LOGGED = 200  # times that a training's values are logged, evenly spread
-SHOWN = 1000  # times that the observer hears of a step
-LOG_FILES = "events.out.tfevents.*"  # what TensorBoard calls its files
+LOGGED = 200  # entries in a training's history, evenly spread
+SHOWN = 1000  # calls of the listener's on_step_end
+LOG_FILES = "events.out.tfevents.*"  # TensorBoard's names
 
 
 class TrainingDivergedError(ValueError):
-    """A logged value is not a number any more; the message names the trial and the step."""
+    """A logged value is not finite; the message names the training and the step."""
 
 
 class Session:
-    """One training.
+    """One training: it restores, logs and writes checkpoints.
 
     >>> done = session.begin(steps, model=model, optimizer=optimizer, generator=generator)
     >>> for step in range(done, steps):
@@ -37,24 +35,36 @@ class Session:
     killed continues from its last checkpoint and ends where it would have ended. Torch's own
     generators, from which dropout draws, are kept without being named; python's and numpy's are
     not.
+
+    Args:
+        name: of the training, for messages.
+        settings: all that the result depends on, JSON-able; a checkpoint of other settings is
+            ignored.
+        checkpoint: file of the checkpoint.
+        logs: folder of TensorBoard logs.
+        processes: those that train together.
+        listener: is called while the training goes on.
+        checkpoint_seconds: between two checkpoints; 0 writes one after every step.
     """
 
     def __init__(
         self,
-        trial: Trial,
+        name: str,
+        settings: Mapping[str, Any],
         *,
         checkpoint: Path,
         logs: Path,
         processes: Processes,
-        observer: Observer,
+        listener: ProgressListener,
         checkpoint_seconds: float = 30.0,
     ) -> None:
-        self.trial = trial
+        self.name = name
+        self._settings = settings
         self.processes = processes
         self.history: list[dict[str, float]] = []
         self._checkpoint = checkpoint
         self._logs = logs
-        self._observer = observer
+        self._listener = listener
         self._interval = checkpoint_seconds
         self._parts: dict[str, Part] = {}
         self._steps = 0
@@ -64,7 +74,7 @@ class Session:
 
     @property
     def device(self) -> torch.device:
-        """Where to train."""
+        """The device to train on."""
         return self.processes.device
 
     @property
@@ -80,27 +90,27 @@ class Session:
         if facts is not None:
             done, self._seconds = facts["step"], facts["seconds"]
             self.history = facts["history"]
-        if self.processes.any(done != self.processes.agree(done)):
+        if self.processes.any_process(done != self.processes.broadcast(done)):
             raise OSError(f"the processes do not see the same {self._checkpoint}")
-        if self.processes.is_first:
+        if self.processes.is_main_process:
             self._writer = tensorboard_writer(self._logs)
             for entry in self.history:
                 self._write_logs(entry)
-        self._observer.training(self.trial, steps, done)
+        self._listener.on_train_begin(self.name, steps, done)
         self._mark = self._saved = time.perf_counter()
         return done
 
     def step(self, done: int, **values: Tensor | float) -> None:
-        """Say that `done` steps are made; now and then log `values` and write a checkpoint."""
+        """Report that `done` steps are made; at intervals log `values` and write a checkpoint."""
         last = done == self._steps
         if last or done % max(1, self._steps // LOGGED) == 0:
             self._log(done, {name: float(value) for name, value in values.items()})
         if last or done % max(1, self._steps // SHOWN) == 0:
-            self._observer.stepped(done)
+            self._listener.on_step_end(done)
         now = time.perf_counter()
         self._seconds += now - self._mark
         self._mark = now
-        if self.processes.is_first and not last and now - self._saved >= self._interval:
+        if self.processes.is_main_process and not last and now - self._saved >= self._interval:
             self.save(done)
             self._mark = self._saved = time.perf_counter()
 
@@ -108,7 +118,7 @@ class Session:
         """Write a checkpoint now."""
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         facts = {
-            "trial": self.trial.record(),
+            "trial": self._settings,
             "steps": self._steps,
             "step": done,
             "seconds": self._seconds,
@@ -125,22 +135,21 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the logs; also where the training came to no end."""
+        """Close the logs, also of a training that was interrupted."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def _is_ours(self, facts: dict[str, Any]) -> bool:
-        """Whether a checkpoint is of this very trial, and not of one with other settings."""
-        of_this_trial: bool = facts["trial"] == self.trial.record()
-        return of_this_trial and facts["steps"] == self._steps
+        """Whether a checkpoint is of this very training, and not of one with other settings."""
+        return bool(facts["trial"] == self._settings) and facts["steps"] == self._steps
 
     def _log(self, step: int, values: dict[str, float]) -> None:
         bad = next((f"{k} is {v}" for k, v in values.items() if not math.isfinite(v)), None)
         # All processes stop together, or the others would wait for one that is gone.
-        if self.processes.any(bad is not None):
+        if self.processes.any_process(bad is not None):
             raise TrainingDivergedError(
-                f"{self.trial.name}: {bad or 'a value is not finite in another process'} at step "
+                f"{self.name}: {bad or 'a value is not finite in another process'} at step "
                 f"{step} of {self._steps}; a smaller learning rate is the usual remedy"
             )
         entry = {"step": step, **values}
@@ -182,9 +191,9 @@ def _summary_writer() -> Any:
 
 
 def _global_generators(device: torch.device) -> dict[str, Part]:
-    """Torch's own generators, under names that no recipe gives to a part."""
-    found: dict[str, Part] = {"torch cpu": torch.default_generator}
+    """Torch's own generators, under names that no caller gives to a part."""
+    generators: dict[str, Part] = {"torch cpu": torch.default_generator}
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
-        found["torch cuda"] = torch.cuda.default_generators[index]
-    return found
+        generators["torch cuda"] = torch.cuda.default_generators[index]
+    return generators

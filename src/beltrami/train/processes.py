@@ -1,4 +1,4 @@
-"""The processes that share one run: one, or as many as `torchrun` started."""
+"""The processes that train together: one, or as many as `torchrun` started."""
 
 from __future__ import annotations
 
@@ -14,71 +14,83 @@ from torch import Tensor, nn
 
 
 class ProcessLostError(RuntimeError):
-    """Another process of this run has ended, or cannot be reached any more."""
+    """Another process of this run has ended or cannot be reached any more."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Who we are among the processes of a run.
+    """The place of this process among those of a run.
 
     Args:
         device: where this process trains.
-        rank: our number, 0 for the one that writes files and speaks.
-        count: how many there are.
+        rank: its number; 0 is the main process, which writes files and prints.
+        world_size: how many there are.
     """
 
     device: torch.device
     rank: int = 0
-    count: int = 1
+    world_size: int = 1
 
     @property
-    def is_first(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this is the process that writes files."""
         return self.rank == 0
 
-    def share(self, batch: Tensor) -> Tensor:
-        """Our part of a batch that all processes hold: rows rank, rank + count, ..."""
-        return batch if self.count == 1 else batch[self.rank :: self.count]
+    def shard(self, batch: Tensor) -> Tensor:
+        """This process's rows of a batch that all hold: rank, rank + world_size, ..."""
+        return batch if self.world_size == 1 else batch[self.rank :: self.world_size]
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients of all processes, in place."""
-        if self.count == 1:
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace gradients by their sums over all processes."""
+        if self.world_size == 1:
             return
         for parameter in parameters:
             if not parameter.requires_grad:
                 continue
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            with _talking():
+            with _collective_errors():
                 dist.all_reduce(parameter.grad)
 
-    def sum(self, value: Tensor) -> Tensor:
+    def all_reduce(self, value: Tensor) -> Tensor:
         """The sum of a tensor over all processes."""
-        if self.count > 1:
+        if self.world_size > 1:
             value = value.clone()
-            with _talking():
+            with _collective_errors():
                 dist.all_reduce(value)
         return value
 
-    def agree(self, number: int) -> int:
-        """The first process's number, in all of them."""
-        if self.count == 1:
+    def mean(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The mean of each metric over all processes, so that all of them decide alike.
+
+        Each process computes the metrics of the same model and data. On a GPU, sums may come in
+        another order, and a tie might then be broken in two ways.
+        """
+        if self.world_size == 1:
+            return metrics
+        values = torch.tensor(list(metrics.values()), dtype=torch.float64, device=self.device)
+        mean = self.all_reduce(values) / self.world_size
+        return dict(zip(metrics, mean.tolist(), strict=True))
+
+    def broadcast(self, number: int) -> int:
+        """The main process's number, in all processes."""
+        if self.world_size == 1:
             return number
         shared = torch.tensor([number], dtype=torch.int64, device=self.device)
-        with _talking():
+        with _collective_errors():
             dist.broadcast(shared, src=0)
             return int(shared.item())
 
-    def any(self, mine: bool) -> bool:
-        """Whether it holds in any of the processes, in all of them."""
-        if self.count == 1:
-            return mine
-        return bool(self.sum(torch.tensor([int(mine)], device=self.device)).item())
+    def any_process(self, flag: bool) -> bool:
+        """Whether `flag` is set in any process, the same answer in all of them."""
+        if self.world_size == 1:
+            return flag
+        return bool(self.all_reduce(torch.tensor([int(flag)], device=self.device)).item())
 
 
 @contextmanager
-def _talking() -> Iterator[None]:
-    """Name what torch says, in many words, when a partner has gone."""
+def _collective_errors() -> Iterator[None]:
+    """Raise torch's many errors for a lost process as one."""
     try:
         yield
     except RuntimeError as error:  # gloo has no class of its own for it, nccl several
@@ -88,7 +100,7 @@ def _talking() -> Iterator[None]:
 
 
 @contextmanager
-def joined_processes(device: str) -> Iterator[Processes]:
+def process_group(device: str) -> Iterator[Processes]:
     """Join the group that `torchrun` describes in the environment, and leave it at the end.
 
     Args:
