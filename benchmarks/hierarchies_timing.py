@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from beltrami.analysis import hierarchy as measures
+from beltrami import analysis as measures
 from benchmarks.hierarchies_cases import Competitor, Problem, Trainer
 
 Tick = Callable[[str], None]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import beltrami
 
@@ -50,6 +54,27 @@ def test_import_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["beltrami"]
+
+
+PACKAGES = sorted(
+    info.name for info in pkgutil.walk_packages([str(ROOT)], "beltrami.") if info.ispkg
+)
+LONGEST_README = 60  # lines: a screen
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_exported_name_is_there(name: str) -> None:
+    package = importlib.import_module(name)
+    exported = getattr(package, "__all__", [])
+    assert len(set(exported)) == len(exported)
+    assert [n for n in exported if not hasattr(package, n)] == []
+
+
+@pytest.mark.parametrize("name", [n for n in PACKAGES if n.count(".") == 1])
+def test_every_package_says_what_lives_there(name: str) -> None:
+    path = ROOT / name.rpartition(".")[2] / "README.md"
+    assert path.is_file(), f"{path} is missing: what lives here, what does not, where new things go"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_README
 
 
 def _sources() -> list[Path]:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beltrami.analysis.hierarchy import depth_correlation, kendall_tau, radii, spearman
+from beltrami.analysis import depth_correlation, kendall_tau, radii, spearman
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall, lorentz
 
 VECTORS = st.integers(2, 40).flatmap(

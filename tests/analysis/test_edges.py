@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beltrami.analysis.hierarchy import (
+from beltrami.analysis import (
     average_precision,
     best_threshold,
     classify_edges,

@@ -63,6 +63,15 @@ def test_against_both_definitions(n: int, dimensions: int, seed: int) -> None:
     assert found.relative == pytest.approx(2 * largest / d.max().item(), abs=1e-12)
 
 
+def test_precomputed_is_another_word_for_distances() -> None:
+    d = tree_distances(30) ** 0.5
+    for options in ({}, {"sample": 10}, {"base": "all"}):
+        expected = delta_hyperbolicity(d, "distances", **options)
+        assert delta_hyperbolicity(d, "precomputed", **options) == expected
+    with pytest.raises(ValueError, match=r"x must be \(n, n\)"):
+        delta_hyperbolicity(torch.randn(8, 3), "precomputed")
+
+
 def test_trees_have_none() -> None:
     for base in (0, 17, "all"):
         found = delta_hyperbolicity(tree_distances(80), "distances", base=base)  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import pytest
 import torch
 
-from beltrami.analysis import isotropy as module
 from beltrami.analysis.isotropy import isotropy
+
+module = importlib.import_module("beltrami.analysis.isotropy")  # the package has the function
 
 
 def test_against_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

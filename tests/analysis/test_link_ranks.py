@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beltrami.analysis.hierarchy import filtered_ranks, mrr_hits
+from beltrami.analysis import filtered_ranks, mrr_hits
 from tests.gpu import no_waiting
 
 

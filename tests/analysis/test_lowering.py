@@ -51,7 +51,7 @@ def test_scaling_recovers_points_from_their_distances(dimensions: int) -> None:
     assert found.points.shape == (30, dimensions)
     torch.testing.assert_close(distances(found.points), d, rtol=1e-6, atol=1e-6)
     assert found.distortion < 1e-6
-    assert math.isnan(found.kept)
+    assert math.isnan(found.explained)
 
 
 def test_scaling_knows_its_curvature() -> None:
@@ -65,7 +65,7 @@ def test_the_tangent_map_keeps_a_plane_with_its_distances_from_the_mean() -> Non
     x = plane_in_space(30)
     found = tangent_pca(x, C)
     torch.testing.assert_close(distances(found.points), distances(x), rtol=1e-8, atol=1e-8)
-    assert found.kept == pytest.approx(1)
+    assert found.explained == pytest.approx(1)
     assert found.distortion < 1e-8
 
 
@@ -74,7 +74,7 @@ def test_horopca_keeps_most_of_a_plane() -> None:
     x = plane_in_space(30)
     found = horopca(x, C, components=2, steps=60, starts=1)
     assert found.points.shape == (30, 2)
-    assert found.kept > 0.8
+    assert found.explained > 0.8
 
 
 @BOTH
@@ -82,8 +82,8 @@ def test_all_dimensions_are_enough(method: Callable[..., Lowered]) -> None:
     """For the tangent map exactly; for the other, but for folded points."""
     x = cloud(20, 3)
     found = method(x, C, components=3)
-    assert found.kept <= 1 + 1e-9
-    assert found.kept > (0.999999 if method is tangent_pca else 0.8)
+    assert found.explained <= 1 + 1e-9
+    assert found.explained > (0.999999 if method is tangent_pca else 0.8)
 
 
 def test_the_image_does_not_depend_on_where_the_points_lie() -> None:
@@ -150,7 +150,7 @@ def test_distortion_by_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numbers_of_the_result() -> None:
     found = tangent_pca(cloud(20, 3), C).as_dict()
-    assert found.keys() == {"c", "distortion", "variance", "kept"}
+    assert found.keys() == {"c", "distortion", "variance", "explained"}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_numbers_of_the_result() -> None:
         (torch.full((4, 3), math.nan), {}, "finite"),
         (torch.zeros(4, 3), {"components": 4}, "at most 3 dimensions, got 4"),
         (torch.zeros(4, 3), {"components": 0}, "components must be at least 1, got 0"),
-        (torch.zeros(4, 3), {"c": -1.0}, "c must be a positive number, got -1"),
+        (torch.zeros(4, 3), {"c": -1.0}, "c must be positive and finite, got -1"),
     ],
 )
 @BOTH
@@ -179,7 +179,7 @@ def test_bad_points(
         (-tree_distances(4), {}, "not be negative"),
         (tree_distances(4).triu(), {}, "symmetric"),
         (tree_distances(4), {"components": 4}, "3 dimensions at most, got components=4"),
-        (tree_distances(4), {"c": 0.0}, "c must be a positive number"),
+        (tree_distances(4), {"c": 0.0}, "c must be positive and finite"),
         (1000 * tree_distances(4), {}, "at most 50, got"),
         (torch.full((4, 4), math.inf), {}, "finite"),
     ],

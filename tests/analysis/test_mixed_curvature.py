@@ -92,8 +92,8 @@ def test_the_work_is_told() -> None:
     ("d", "options", "match"),
     [
         (tree_distances(20), {"signatures": ("X",)}, "got 'X'"),
-        (tree_distances(20), {"signatures": ()}, "must be some"),
-        (tree_distances(20), {"signatures": ("H", "H")}, "and differ"),
+        (tree_distances(20), {"signatures": ()}, "must not be empty"),
+        (tree_distances(20), {"signatures": ("H", "H")}, "or repeat one"),
         (tree_distances(20), {"signatures": ("HHH",), "dimensions": 2}, "at most 2, got 'HHH'"),
         (tree_distances(20), {"sample": 4}, "sample must be at least 8"),
         (tree_distances(5), {}, "takes 8 points, and there are 5"),

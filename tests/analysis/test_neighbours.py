@@ -126,3 +126,22 @@ def test_bad_input(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         method(x, **options)
+
+
+@pytest.mark.parametrize("metric", ["precomputed", "distances"])
+@pytest.mark.parametrize("block", [1, 1 << 22])
+def test_given_distances(metric: Any, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK", block)
+    x = rows(30, 3).double()
+    d = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    given = d.clone()
+    distances, numbers = nearest_points(d, 4, metric=metric)
+    expected, order = nearest_points(x, 4)
+    torch.testing.assert_close(distances, expected)
+    assert torch.equal(numbers, order)
+    assert torch.equal(d, given)
+    assert hubness(d, k=4, metric=metric).largest == hubness(x, k=4).largest
+    found = intrinsic_dimension(d, k=4, metric=metric)
+    assert found.likelihood == pytest.approx(intrinsic_dimension(x, k=4).likelihood)
+    with pytest.raises(ValueError, match="distances must be symmetric"):
+        nearest_points(d + torch.rand_like(d).fill_diagonal_(0), 4, metric=metric)

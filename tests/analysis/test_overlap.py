@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beltrami.analysis.hierarchy import accuracy_per_level, level_scores, set_scores
+from beltrami.analysis import accuracy_per_level, level_scores, set_scores
 
 
 def f1(precision: float, recall: float) -> float:

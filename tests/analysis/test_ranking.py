@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from beltrami.analysis import ranking, rows
-from beltrami.analysis.hierarchy import (
+from beltrami.analysis import (
     Reconstruction,
     mean_average_precision,
     point_distances,
+    ranking,
     reconstruct_points,
     reconstruction,
+    rows,
 )
 from beltrami.geometry import (
     Euclidean,

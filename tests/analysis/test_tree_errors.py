@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beltrami.analysis import tree_errors as module
-from beltrami.analysis.hierarchy import TreeErrors, class_tables, set_scores, tree_errors
+from beltrami.analysis import TreeErrors, class_tables, set_scores, tree_errors
 from beltrami.data.hierarchy import Hierarchy
 
 #        animal
@@ -22,6 +23,9 @@ PETS = Hierarchy(
     torch.tensor([[1, 0], [2, 0], [3, 1], [4, 1], [5, 2]]),
 )
 HUSKY, COLLIE, LION = 0, 1, 2  # positions among the leaves
+
+
+module = importlib.import_module("beltrami.analysis.tree_errors")  # the package has the function
 
 
 def judge(predicted: list[int], target: list[int], **options) -> TreeErrors:
@@ -162,7 +166,7 @@ def test_bad_input_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         judge([1, 2], [0])
     with pytest.raises(ValueError, match="are empty"):
         tree_errors(class_tables(PETS), torch.tensor([]).long(), torch.tensor([]).long())
-    with pytest.raises(ValueError, match='average must be "samples" or "classes", got \'macro\''):
+    with pytest.raises(ValueError, match=r"average must be one of .*; got 'macro'"):
         judge([1], [0], average="macro")
     with pytest.raises(ValueError, match="a node more than once"):
         class_tables(PETS, torch.tensor([1, 1]))

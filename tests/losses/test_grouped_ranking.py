@@ -39,7 +39,7 @@ EVERYWHERE = pytest.mark.parametrize("manifold", MANIFOLDS.values(), ids=MANIFOL
 
 
 class Problem:
-    """Three nodes with 2, 1 and 3 positives, and five candidates of which some are strangers."""
+    """Three nodes with 2, 1 and 3 positives, and five candidates of which some are is_negative."""
 
     def __init__(self, manifold: Manifold, spread: float = 1.0) -> None:
         g = torch.Generator().manual_seed(5)
@@ -47,7 +47,7 @@ class Problem:
             manifold.random(n, 4, std=spread, dtype=F64, generator=g) for n in (3, 6, 5)
         )
         self.rows = torch.tensor([0, 0, 1, 2, 2, 2])
-        self.strangers = torch.tensor(
+        self.is_negative = torch.tensor(
             [[1, 1, 0, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]], dtype=torch.bool
         )
         self.manifold = manifold
@@ -61,7 +61,7 @@ class Problem:
             self.positives,
             self.rows,
             self.pool,
-            self.strangers,
+            self.is_negative,
             self.manifold,
             **options,
         )
@@ -76,7 +76,7 @@ def literal(problem: Problem, negatives: float) -> list[float]:
         true = math.exp(-dist(u, v).item())
         false = [
             math.exp(-dist(u, n).item())
-            for n, counts in zip(problem.pool, problem.strangers[row].tolist(), strict=True)
+            for n, counts in zip(problem.pool, problem.is_negative[row].tolist(), strict=True)
             if counts
         ]
         total = negatives * sum(false) / len(false) if false else 0.0
@@ -103,7 +103,7 @@ def test_fifty_negatives_are_the_default() -> None:
 @EVERYWHERE
 def test_gradient(manifold: Manifold) -> None:
     problem = Problem(manifold, spread=0.5)
-    problem.strangers[1] = False
+    problem.is_negative[1] = False
     points = problem.points()
 
     def loss(*moved: Tensor) -> Tensor:
@@ -134,9 +134,9 @@ def test_a_learned_curvature_gets_its_gradient() -> None:
 
 
 def test_equals_the_sampled_loss_that_samples_each_stranger_once() -> None:
-    """With as many negatives as strangers there is nothing left to average."""
+    """With as many negatives as is_negative there is nothing left to average."""
     problem = Problem(Lorentz(1.0))
-    problem.strangers[:] = True
+    problem.is_negative[:] = True
     u = problem.nodes[problem.rows]
     false = problem.manifold.pairwise_dist(u, problem.pool)
     distances = torch.cat([problem.manifold.dist(u, problem.positives)[:, None], false], dim=1)
@@ -148,8 +148,8 @@ def test_is_what_the_sampled_loss_tends_to() -> None:
     problem = Problem(Lorentz(1.0))
     row, samples, negatives = 0, 200_000, 50
     u, v = problem.nodes[row], problem.positives[0]
-    strangers = problem.pool[problem.strangers[row]]
-    drawn = strangers[torch.randint(len(strangers), (samples,))]
+    is_negative = problem.pool[problem.is_negative[row]]
+    drawn = is_negative[torch.randint(len(is_negative), (samples,))]
     near = (-problem.manifold.dist(u, drawn)).exp()
     true = (-problem.manifold.dist(u, v)).exp()
     sampled = -(true / (true + negatives * near.mean())).log()
@@ -201,7 +201,7 @@ def test_flat_points_farther_than_float64_holds(distance: float) -> None:
 @EVERYWHERE
 def test_counts_may_be_known(manifold: Manifold) -> None:
     problem = Problem(manifold)
-    counts = problem.strangers.sum(-1)
+    counts = problem.is_negative.sum(-1)
     assert torch.equal(problem.loss(counts=counts), problem.loss())
     assert not torch.equal(problem.loss(counts=counts + 1), problem.loss())  # they are believed
 
@@ -209,7 +209,7 @@ def test_counts_may_be_known(manifold: Manifold) -> None:
 @EVERYWHERE
 def test_without_strangers_the_loss_is_zero_and_pulls_nowhere(manifold: Manifold) -> None:
     problem = Problem(manifold)
-    problem.strangers[0] = False
+    problem.is_negative[0] = False
     points = problem.points()
     loss = problem.loss()
     assert loss[:2].tolist() == [0.0, 0.0]
@@ -226,7 +226,7 @@ def test_without_strangers_the_loss_is_zero_and_pulls_nowhere(manifold: Manifold
 def test_nothing_at_all_is_nothing(manifold: Manifold) -> None:
     """No pool, no positives, no nodes: as a process without a share of a batch meets them."""
     problem = Problem(manifold)
-    problem.pool, problem.strangers = problem.pool[:0], problem.strangers[:, :0]
+    problem.pool, problem.is_negative = problem.pool[:0], problem.is_negative[:, :0]
     points = problem.points()
     assert problem.loss().tolist() == [0.0] * 6
     assert not any(g.any() for g in torch.autograd.grad(problem.loss().sum(), points))
@@ -236,7 +236,7 @@ def test_nothing_at_all_is_nothing(manifold: Manifold) -> None:
         problem.positives[:0],
         problem.rows[:0],
     )
-    problem.strangers = problem.strangers[:0]
+    problem.is_negative = problem.is_negative[:0]
     points = problem.points()
     assert problem.loss().shape == (0,)
     assert not any(g.any() for g in torch.autograd.grad(problem.loss().sum(), points))
@@ -245,7 +245,7 @@ def test_nothing_at_all_is_nothing(manifold: Manifold) -> None:
 @EVERYWHERE
 def test_what_is_no_stranger_does_not_matter(manifold: Manifold) -> None:
     problem = Problem(manifold)
-    problem.strangers[:, 1] = False
+    problem.is_negative[:, 1] = False
     points = problem.points()
     before = problem.loss()
     gradient = torch.autograd.grad(before.sum(), points)[2]
@@ -305,9 +305,9 @@ def test_digits_are_kept_where_the_loss_is_small() -> None:
 @EVERYWHERE
 def test_log_mass(manifold: Manifold) -> None:
     problem = Problem(manifold)
-    problem.strangers[1] = False
-    found = log_mass(problem.nodes, problem.pool, problem.strangers, manifold)
-    near = (-manifold.pairwise_dist(problem.nodes, problem.pool)).exp() * problem.strangers
+    problem.is_negative[1] = False
+    found = log_mass(problem.nodes, problem.pool, problem.is_negative, manifold)
+    near = (-manifold.pairwise_dist(problem.nodes, problem.pool)).exp() * problem.is_negative
     torch.testing.assert_close(found, near.sum(-1).log(), rtol=1e-10, atol=1e-12)
     assert found[1] == -math.inf
 
@@ -319,13 +319,13 @@ def test_log_mass(manifold: Manifold) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "text"),
     [
-        ({"negatives": 0.0}, ValueError, "negatives must be a positive number, got 0"),
-        ({"negatives": math.nan}, ValueError, "negatives must be a positive number, got nan"),
-        ({"strangers": torch.ones(3, 5)}, TypeError, "strangers must be booleans"),
+        ({"negatives": 0.0}, ValueError, "negatives must be positive and finite, got 0"),
+        ({"negatives": math.nan}, ValueError, "negatives must be positive and finite, got nan"),
+        ({"is_negative": torch.ones(3, 5)}, TypeError, "is_negative must be booleans"),
         (
-            {"strangers": torch.ones(1, 5, dtype=torch.bool)},
+            {"is_negative": torch.ones(1, 5, dtype=torch.bool)},
             ValueError,
-            r"strangers must be of shape \(3, 5\).*\(1, 5\)",
+            r"is_negative must be of shape \(3, 5\).*\(1, 5\)",
         ),
         (
             {"rows": torch.zeros(5, dtype=torch.int64)},
@@ -347,7 +347,7 @@ def test_bad_input(manifold: Manifold, arguments: dict, kind: type[Exception], t
         "positives": problem.positives,
         "rows": problem.rows,
         "pool": problem.pool,
-        "strangers": problem.strangers,
+        "is_negative": problem.is_negative,
         "manifold": manifold,
     }
     with pytest.raises(kind, match=text):

@@ -11,7 +11,7 @@ from torch import Tensor
 from beltrami.analysis.checks import check_same_length, numbers
 from beltrami.analysis.results import Result
 from beltrami.analysis.rows import check_points
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 from beltrami.geometry.manifold import Manifold
 
 
@@ -121,17 +121,17 @@ def _inversions(values: Tensor, below: int) -> int:
     total = torch.zeros((), dtype=torch.int64, device=values.device)
     place = torch.arange(len(values), device=values.device)
     for bit in reversed(range(max(0, below - 1).bit_length())):
-        one = (values >> bit) & 1
-        ones_before = one.cumsum(0) - one
+        is_set = (values >> bit) & 1
+        set_before = is_set.cumsum(0) - is_set
         group = values >> (bit + 1)
         sizes = torch.bincount(group)  # groups stand in ascending order
         end = sizes.cumsum(0)[group]
         start = end - sizes[group]
-        ones_in_group_before = ones_before - ones_before[start]
-        zeros_before = place - start - ones_in_group_before
-        total += ((1 - one) * ones_in_group_before).sum()
-        ones_in_group = (ones_before + one)[end - 1] - ones_before[start]
-        first_one = end - ones_in_group
-        new = torch.where(one > 0, first_one + ones_in_group_before, start + zeros_before)
+        set_in_group_before = set_before - set_before[start]
+        zeros_before = place - start - set_in_group_before
+        total += ((1 - is_set) * set_in_group_before).sum()
+        set_in_group = (set_before + is_set)[end - 1] - set_before[start]
+        first_set = end - set_in_group
+        new = torch.where(is_set > 0, first_set + set_in_group_before, start + zeros_before)
         values = torch.empty_like(values).scatter_(0, new, values)
     return int(total)

@@ -26,7 +26,7 @@ from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.lowering import distances_distortion, mean_distortion
 from beltrami.analysis.matrices import check_distances, classical_scaling, symmetric
 from beltrami.analysis.results import Result
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
 
@@ -107,11 +107,11 @@ def fit_curvature(
         dimensions: of the embeddings.
         sample: of more points than this, so many are drawn, `repeats` times.
         repeats, seed: of the draws.
-        tick: is told the share of the work that is done.
+        tick: called with the share of the work that is done.
     """
     for name, value in (("dimensions", dimensions), ("repeats", repeats)):
         check_integer(name, value)
-    check_integer("sample", sample, least=max(FEWEST, dimensions + 1))
+    check_integer("sample", sample, low=max(FEWEST, dimensions + 1))
     check_distances(distances)
     d = symmetric(distances.detach())
     n = len(d)
@@ -121,13 +121,12 @@ def fit_curvature(
         raise ValueError(f"{n} points have {n - 1} dimensions at most, got {dimensions}")
     g = torch.Generator().manual_seed(seed)
     if n <= sample:
-        found = _of_sample(d.double(), dimensions, g)
         tick(1.0)
-        return found
+        return _of_sample(d.double(), dimensions, g)
     results = []
     for i in range(repeats):
-        some = torch.randperm(n, generator=g)[:sample].to(d.device)
-        results.append(_of_sample(d[some][:, some].double(), dimensions, g))
+        chosen = torch.randperm(n, generator=g)[:sample].to(d.device)
+        results.append(_of_sample(d[chosen][:, chosen].double(), dimensions, g))
         tick((i + 1) / repeats)
     return _mean(results, n)
 
@@ -192,13 +191,13 @@ def _refined(
     best = min(range(len(ladder)), key=lambda i: ladder[i][1])
     low, high = ladder[max(0, best - 1)][0], ladder[min(len(ladder) - 1, best + 1)][0]
     golden = (math.sqrt(5) - 1) / 2
-    found = ladder[best]
+    lowest = ladder[best]
     for _ in range(_REFINEMENTS):
         width = golden * (high - low)
         tried = [(bend, _distortion(d, dimensions, bend)) for bend in (high - width, low + width)]
-        found = min(found, *tried, key=lambda step: step[1])
+        lowest = min(lowest, *tried, key=lambda step: step[1])
         low, high = (low, low + width) if tried[0][1] < tried[1][1] else (high - width, high)
-    return found
+    return lowest
 
 
 def _distortion(d: Tensor, dimensions: int, bend: float) -> float:

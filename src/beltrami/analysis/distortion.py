@@ -28,7 +28,8 @@ from beltrami.analysis.rows import (
     point_distances,
     rows_at_once,
 )
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.checks import check_integer
+from beltrami.geometry.checks import check_finite
 from beltrami.geometry.manifold import Manifold
 
 Hops = Callable[[Tensor], Tensor]
@@ -90,15 +91,15 @@ def distortion(
     parts = []
     with torch.no_grad():
         for rows in chosen.split(rows_at_once(count, torch.device("cpu"), chunk)):
-            found = checked_rows(distance, rows, count)
+            distances = checked_rows(distance, rows, count)
             steps = _checked_hops(hops(rows), (len(rows), count))
-            check_rows_finite(found, rows)
+            check_rows_finite(distances, rows)
             wanted = steps > 0
             if sources is None:  # each pair from its lower node
                 wanted &= torch.arange(count) > rows[:, None]
             place = wanted.flatten().nonzero().squeeze(1)
-            target = steps.flatten()[place].to(found.device, found.dtype)
-            parts.append(found.flatten()[place.to(found.device)] / target)
+            target = steps.flatten()[place].to(distances.device, distances.dtype)
+            parts.append(distances.flatten()[place.to(distances.device)] / target)
     ratio = torch.cat(parts)
     if len(ratio) == 0:
         raise ValueError("hops joins no two different nodes: there is no distance to compare")

@@ -25,12 +25,13 @@ from beltrami.analysis.gromov_search import Gap, largest_gap
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.matrices import check_distances, flat_distances, symmetric
 from beltrami.analysis.results import Result
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.checks import check_integer
+from beltrami.geometry.checks import check_finite
 from beltrami.geometry.manifold import Manifold
 from beltrami.report.dots import Estimate, Group, dot_chart
 from beltrami.report.picture import Picture
 
-Metric = Literal["euclidean", "angle", "distances"] | Manifold
+Metric = Literal["euclidean", "angle", "distances", "precomputed"] | Manifold
 FEWEST = 4  # points that δ says something about
 MOST_IN_FLOAT64 = 8192  # points; more are compared in float32, in half the memory
 # The δ of the Poincaré disk of curvature −1, in the units in which Khrulkov et al. 2020 compare.
@@ -71,8 +72,8 @@ class Delta(Result):
         """
         shown = {"these points": self, **others}
         groups = [
-            Group(name, {"relative δ": Estimate(one.relative, one.low, one.high)})
-            for name, one in shown.items()
+            Group(name, {"relative δ": Estimate(delta.relative, delta.low, delta.high)})
+            for name, delta in shown.items()
         ]
         return Picture(
             dot_chart(
@@ -98,30 +99,32 @@ def delta_hyperbolicity(
 
     Args:
         x: points, (n, d), or distances, (n, n).
-        metric: "euclidean"; "angle" between points; "distances" if x has them; or a manifold whose
-            points they are.
+        metric: "euclidean"; "angle" between points; "precomputed" (or "distances") if x has them;
+            or a manifold whose points they are.
         base: the base point, or "all" of them: exact over all quadruples, which takes minutes for a
             few thousand points of flat space, and as long for a few hundred of hyperbolic space.
         sample: compare this many points at once, drawn at random `repeats` times. None is all.
         repeats, seed: of the samples. With a sample, the base is one of its points.
-        tick: is told the share of the work that is done.
+        tick: called with the share of the work that is done.
 
     Raises:
         ValueError: for fewer than 4 points, numbers that are not finite, distances that are not
             symmetric, negative or not 0 from a point to itself.
     """
+    if metric == "precomputed":
+        metric = "distances"
     _check(x, metric, base, sample, repeats)
     if sample is None or sample >= len(x):
-        found, diameter = _exact(_distances(x, metric), base, tick)
-        return _result(found, diameter, len(x), base)
+        gap, diameter = _exact(_distances(x, metric), base, tick)
+        return _result(gap, diameter, len(x), base)
     g = torch.Generator().manual_seed(seed)
     results = []
     for i in range(repeats):
-        some = torch.randperm(len(x), generator=g)[:sample].to(x.device)
-        part = x[some][:, some] if metric == "distances" else x[some]
-        found, diameter = _exact(_distances(part, metric), base, lambda share: None)
+        chosen = torch.randperm(len(x), generator=g)[:sample].to(x.device)
+        part = x[chosen][:, chosen] if metric == "distances" else x[chosen]
+        gap, diameter = _exact(_distances(part, metric), base, lambda share: None)
         tick((i + 1) / repeats)
-        results.append(_result(found, diameter, sample, base))
+        results.append(_result(gap, diameter, sample, base))
     return _summary(results, len(x), sample, base)
 
 
@@ -197,17 +200,17 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     x = x.detach()
     if isinstance(metric, Manifold):
         return symmetric(_manifold_distances(x, metric, dtype))
-    if metric == "distances":
+    if metric in ("distances", "precomputed"):
         return symmetric(x.to(dtype))
     return flat_distances(x, metric, dtype=dtype)
 
 
 def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:
-    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
+    distances = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
     with torch.no_grad():
         for first in range(0, len(x), _ROWS):
-            found[first : first + _ROWS] = manifold.pairwise_dist(x[first : first + _ROWS], x)
-    return found
+            distances[first : first + _ROWS] = manifold.pairwise_dist(x[first : first + _ROWS], x)
+    return distances
 
 
 def _check(
@@ -216,7 +219,7 @@ def _check(
     check_tensor("x", x)
     if not isinstance(metric, Manifold) and metric not in ("euclidean", "angle", "distances"):
         raise ValueError(
-            f'metric must be "euclidean", "angle", "distances" or a manifold, got {metric!r}'
+            f'metric must be "euclidean", "angle", "precomputed" or a manifold, got {metric!r}'
         )
     if x.ndim != 2 or (metric == "distances" and x.shape[0] != x.shape[1]):
         shape = "(n, n)" if metric == "distances" else "(n, d)"
@@ -230,20 +233,20 @@ def _check(
     check_finite(x=x)
     compared = len(x)
     if sample is not None:
-        check_integer("sample", sample, least=FEWEST)
+        check_integer("sample", sample, low=FEWEST)
         compared = min(sample, compared)
     if base != "all":
-        check_integer("base", base, least=0)
+        check_integer("base", base, low=0)
         if base >= compared:
             raise ValueError(f'base must be "all" or one of {compared} points, got {base}')
     if sample is not None:
-        check_integer("repeats", repeats, least=2)  # or there is no interval
+        check_integer("repeats", repeats, low=2)  # or there is no interval
 
 
 def _result(
-    found: tuple[float, tuple[int, ...]], diameter: float, count: int, base: int | Literal["all"]
+    gap: tuple[float, tuple[int, ...]], diameter: float, count: int, base: int | Literal["all"]
 ) -> Delta:
-    delta, quadruple = found
+    delta, quadruple = gap
     relative = 2 * delta / diameter if diameter > 0 else 0.0
     number = -1 if base == "all" else base
     return Delta(delta, diameter, relative, relative, relative, count, count, number, quadruple)

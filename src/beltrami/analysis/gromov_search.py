@@ -43,7 +43,7 @@ def largest_gap(
     Args:
         a: (n, n), symmetric and finite; its diagonal does not matter, and is lost.
         above: what a gap must exceed.
-        tick: is told of rows that are done, n in all.
+        tick: called with numbers of rows that are done, n in all.
     """
     if len(a) < 3:
         tick(len(a))
@@ -112,10 +112,10 @@ class _Search:
         rows, columns = rows[order], columns[order]
         at_once = max(1, self.rows * len(self.a) // LARGEST)
         for start in range(0, len(rows), at_once):
-            some = slice(start, start + at_once)
+            part = slice(start, start + at_once)
             if not float(bounds[start]) > self.above:
                 return
-            self._try_all_of(*self._try_largest(rows[some], columns[some]))
+            self._try_all_of(*self._try_largest(rows[part], columns[part]))
 
     def _try_largest(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         """Pairs with the largest entries of a row; what is left of them after that."""
@@ -140,11 +140,11 @@ class _Search:
     @cached_property
     def largest(self) -> tuple[Tensor, Tensor]:
         """The largest entries of each row, and their columns."""
-        found = [some.topk(min(LARGEST, len(self.a) - 1), 1) for some in self.a.split(self.rows)]
-        return torch.cat([f.values for f in found]), torch.cat([f.indices for f in found])
+        largest = [rows.topk(min(LARGEST, len(self.a) - 1), 1) for rows in self.a.split(self.rows)]
+        return torch.cat([t.values for t in largest]), torch.cat([t.indices for t in largest])
 
     def _try_all(self, first: int, last: int) -> None:
-        """Every pair of some rows with a later one."""
+        """Every pair of these rows with a later one."""
         gaps = row_gaps(self.a, first, last)
         best = int(gaps.argmax())
         if float(gaps[best]) > self.above:  # which pair of the row it is
@@ -152,7 +152,7 @@ class _Search:
             self._try_all_of(rows, rows + 1 + torch.arange(len(rows), device=gaps.device))
 
     def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
-        """The largest of some gaps, if it is larger than all before."""
+        """The largest of these gaps, if it is larger than all before."""
         if len(gaps) == 0:
             return
         where = gaps.argmax()
@@ -166,7 +166,7 @@ class _Search:
 def _bottlenecks(a: Tensor) -> Tensor:
     """The largest least entry on a way from i to j, (n, n), by a maximum spanning tree (Prim)."""
     n = len(a)
-    found = torch.full_like(a, torch.inf)
+    bottleneck = torch.full_like(a, torch.inf)
     order = torch.zeros(n, dtype=torch.int64, device=a.device)  # as points join the tree
     joined = torch.zeros(n, dtype=torch.bool, device=a.device)
     joined[0] = True
@@ -174,12 +174,12 @@ def _bottlenecks(a: Tensor) -> Tensor:
     for step in range(1, n):
         point = torch.where(joined, -torch.inf, widest).argmax()
         known = order[:step]
-        row = torch.minimum(found[parent[point], known], widest[point])
-        found[point, known] = row
-        found[known, point] = row
+        row = torch.minimum(bottleneck[parent[point], known], widest[point])
+        bottleneck[point, known] = row
+        bottleneck[known, point] = row
         order[step] = point
         joined[point] = True
         wider = a[point] > widest
         widest = torch.where(wider, a[point], widest)
         parent = torch.where(wider, point, parent)
-    return found
+    return bottleneck

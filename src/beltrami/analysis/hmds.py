@@ -14,13 +14,13 @@ from torch import Tensor
 
 from beltrami.analysis.lowering import Lowered, lowered_distances
 from beltrami.analysis.matrices import check_distances, symmetric
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer, check_positive
 
 MOST_RADIUS = 50.0  # √c·d beyond which float64 does not hold the eigenvalues of both ends
 
 
 def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
-    """Lorentz points whose distances are near the given ones; those of some have them to 1e-6.
+    """Lorentz points whose distances are near the given ones, and equal to 1e-6 where they can be.
 
     Args:
         distances: (n, n), symmetric, 0 on the diagonal.
@@ -35,8 +35,7 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
             f"{len(distances)} points have {len(distances) - 1} dimensions at most, got "
             f"components={components}"
         )
-    if not 0 < c < math.inf:
-        raise ValueError(f"c must be a positive number, got {c}")
+    check_positive("c", c)
     d = symmetric(distances.detach().double())
     if (largest := math.sqrt(c) * float(d.max())) > MOST_RADIUS:
         raise ValueError(
@@ -52,5 +51,5 @@ def scaled(d: Tensor, c: float, components: int) -> Tensor:
     # Ascending: time first, then nothing, space last.
     values, vectors = torch.linalg.eigh(-products)
     length = torch.where(values > 0, values, 0.0).sqrt()
-    found: Tensor = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
-    return found
+    points: Tensor = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
+    return points

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from beltrami.analysis.lowering import Lowered, centred, check_lowering, lowered
 from beltrami.analysis.tangent_pca import principal_directions
+from beltrami.checks import check_integer
 from beltrami.geometry import lorentz
-from beltrami.geometry.checks import check_integer
 from beltrami.geometry.hyperplane import horospherical_projection
 
 MOST_SIGNS = 4  # components of which both ends are tried as a start
@@ -48,26 +48,26 @@ def horopca(
         sample: more points than this are represented by so many, drawn at random, while directions
             are sought; all of them are projected.
         seed: of starts and sample.
-        tick: is told the share of the work that is done.
+        tick: called with the share of the work that is done.
     """
     check_lowering(x, c, components)
     for name, value in (("steps", steps), ("starts", starts)):
         check_integer(name, value)
-    check_integer("sample", sample, least=2)
+    check_integer("sample", sample, low=2)
     moved = centred(x, c)
     g = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(moved), generator=g)[:sample]
     seen = moved if len(moved) <= sample else moved[chosen.to(moved.device)]
     first = _first_start(seen, c, components)
     others = torch.randn(starts - 1, *first.shape, generator=g, dtype=first.dtype).to(first.device)
-    found = []
+    ends = []
     for number, start in enumerate((first, *others)):
 
         def step_done(step: int, number: int = number) -> None:
             tick((number + step / steps) / starts)
 
-        found.append(_climb(seen, c, start, steps, learning_rate, step_done))
-    directions, _ = max(found, key=lambda one: one[1])
+        ends.append(_climb(seen, c, start, steps, learning_rate, step_done))
+    directions, _ = max(ends, key=lambda end: end[1])
     return lowered(moved, _image(moved, directions, c), c)
 
 
@@ -110,8 +110,8 @@ def _climb(
 def _orthonormal(rows: Tensor) -> Tensor:
     """By Gram and Schmidt: the first row keeps its direction."""
     q, r = torch.linalg.qr(rows.mT)
-    found: Tensor = (q * torch.where(r.diagonal() < 0, -1.0, 1.0)).mT
-    return found
+    directions: Tensor = (q * torch.where(r.diagonal() < 0, -1.0, 1.0)).mT
+    return directions
 
 
 def _image(x: Tensor, directions: Tensor, c: float) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.analysis.matrices import FlatMetric
+from beltrami.analysis.matrices import NeighbourMetric
 from beltrami.analysis.neighbours import nearest_points
 from beltrami.analysis.results import Result
 
@@ -38,13 +38,13 @@ class Hubness(Result):
     counts: Tensor
 
 
-def hubness(x: Tensor, *, k: int = 10, metric: FlatMetric = "euclidean") -> Hubness:
+def hubness(x: Tensor, *, k: int = 10, metric: NeighbourMetric = "euclidean") -> Hubness:
     """Of rows x, (n, d).
 
     Args:
         x: floating point rows, more than k.
         k: neighbours of each.
-        metric: "euclidean" or "angle".
+        metric: "euclidean", "angle", or "precomputed" where x has distances, (n, n).
     """
     _, numbers = nearest_points(x, k, metric=metric)
     counts = torch.bincount(numbers.flatten(), minlength=len(x))

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from beltrami.checks import check_integer
+
 # The 97.5% quantiles of Student's t for 1 to 10 degrees of freedom, from the usual table.
 _T975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
@@ -35,8 +37,7 @@ def t975(degrees: int) -> float:
     From the table up to 10 degrees of freedom, then by the Cornish-Fisher expansion around the
     normal quantile z: z + (z³+z)/4ν + (5z⁵+16z³+3z)/96ν² + (3z⁷+19z⁵+17z³−15z)/384ν³.
     """
-    if degrees < 1:
-        raise ValueError(f"degrees of freedom must be at least 1, got {degrees}")
+    check_integer("degrees of freedom", degrees)
     if degrees <= len(_T975):
         return _T975[degrees - 1]
     z = 1.959964

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from beltrami.analysis.matrices import FlatMetric
+from beltrami.analysis.matrices import NeighbourMetric
 from beltrami.analysis.neighbours import nearest_points
 from beltrami.analysis.results import Result
+from beltrami.checks import check_integer
 
 TRIMMED = 0.1  # share of the largest ratios, which noise and borders spoil
 
@@ -43,17 +44,16 @@ class IntrinsicDimension(Result):
 
 
 def intrinsic_dimension(
-    x: Tensor, *, k: int = 20, metric: FlatMetric = "euclidean"
+    x: Tensor, *, k: int = 20, metric: NeighbourMetric = "euclidean"
 ) -> IntrinsicDimension:
     """Of rows x, (n, d). Points whose nearest ones coincide with them say nothing: see `used`.
 
     Args:
         x: floating point rows, more than k.
         k: neighbours of the second estimate, 3 at least.
-        metric: "euclidean" or "angle".
+        metric: "euclidean", "angle", or "precomputed" where x has distances, (n, n).
     """
-    if k < 3:
-        raise ValueError(f"k must be at least 3, got {k}")
+    check_integer("k", k, 3)
     distances, _ = nearest_points(x, k, metric=metric)
     apart = distances[:, 0] > 0
     used = int(apart.sum())
@@ -64,14 +64,14 @@ def intrinsic_dimension(
 def _two_nearest(ratios: Tensor) -> tuple[float, float]:
     """The rate of an exponential law of log μ, and its standard error."""
     logs = ratios.log().sort().values
-    kept = math.ceil((1 - TRIMMED) * len(logs))
-    if kept == 0:
+    used = math.ceil((1 - TRIMMED) * len(logs))
+    if used == 0:
         return math.nan, math.nan
-    # Of the largest, the likelihood only knows that they are not smaller than the last one kept.
-    total = float(logs[:kept].sum() + (len(logs) - kept) * logs[kept - 1])
+    # Of the largest, the likelihood only knows that they are not smaller than the last one used.
+    total = float(logs[:used].sum() + (len(logs) - used) * logs[used - 1])
     if total <= 0:
         return math.nan, math.nan
-    return kept / total, math.sqrt(kept) / total
+    return used / total, math.sqrt(used) / total
 
 
 def _likelihood(distances: Tensor) -> float:

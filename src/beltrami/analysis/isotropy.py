@@ -55,8 +55,8 @@ def isotropy(x: Tensor) -> Isotropy:
     unit_sum, unit_products = torch.zeros_like(centre), centre.new_zeros(d, d)
     scatter = torch.zeros_like(unit_products)
     used = 0
-    for some in x.detach().split(max(1, BLOCK // max(1, d))):
-        rows = some.double()
+    for block in x.detach().split(max(1, BLOCK // max(1, d))):
+        rows = block.double()
         moved = rows - centre
         scatter += moved.mT @ moved
         length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor, integers
 from beltrami.analysis.results import Result
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_choice, check_integer
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = ("realistic", "optimistic", "pessimistic")
@@ -62,8 +62,7 @@ def filtered_ranks(
             f"scores must be floating point of shape (queries, entities), got {scores.dtype} of "
             f"shape {tuple(scores.shape)}"
         )
-    if ties not in TIES:
-        raise ValueError(f"ties must be one of {', '.join(TIES)}, got {ties!r}")
+    check_choice("ties", ties, TIES)
     targets = integers("targets", targets, 1)
     if len(targets) != len(scores):
         raise ValueError(f"targets must have one entry a query, {len(scores)}, got {len(targets)}")

@@ -2,12 +2,13 @@
 
 distortion    mean of |d'/d − 1| over pairs of different points; 0 is perfect
 variance      mean squared distance of the image's points from their Fréchet mean
-kept          that, as a share of the variance before
+explained     that, as a share of the variance before
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,15 +17,16 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import lorentz, poincare
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.geometry.checks import check_finite
 from beltrami.report.picture import Picture
 from beltrami.report.scatter import scatter_svg
 
 BLOCK = 1 << 22  # distances at once
 
 RowDistances = Callable[[slice], Tensor]
-"""distances(rows): from some points to all, (b, n)."""
+"""distances(rows): from a block of points to all, (b, n)."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,20 @@ class Lowered(Result):
     Args:
         points: (n, k), space parts of Lorentz points of curvature −c.
         c: of the curvature.
-        distortion, variance, kept: as above; `kept` is NaN where only distances were given.
+        distortion, variance, explained: as above; the last is NaN where only distances were given.
     """
 
     points: Tensor
     c: float
     distortion: float
     variance: float
-    kept: float
+    explained: float
+
+    @property
+    def kept(self) -> float:
+        """The former name of `explained`; it goes with version 0.3."""
+        warnings.warn("Lowered.kept is called explained now", DeprecationWarning, stacklevel=2)
+        return self.explained
 
     def plot(self, labels: Sequence[str] | None = None) -> Picture:
         """The points in the Poincaré disk; only of two dimensions.
@@ -73,9 +81,9 @@ def lowered(before: Tensor, points: Tensor, c: float) -> Lowered:
     """The result for Lorentz points whose mean is the origin, and their image."""
     spread = float(lorentz.dist0(before, c).square().mean())
     variance = _variance(points, c)
-    kept = variance / spread if spread > 0 else math.nan
+    explained = variance / spread if spread > 0 else math.nan
     distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), len(points))
-    return Lowered(points, c, distortion, variance, kept)
+    return Lowered(points, c, distortion, variance, explained)
 
 
 def lowered_distances(d: Tensor, points: Tensor, c: float) -> Lowered:
@@ -93,8 +101,8 @@ def mean_distortion(before: RowDistances, after: RowDistances, n: int) -> float:
     total, count = 0.0, 0
     rows = max(1, BLOCK // max(1, n))
     for first in range(0, n, rows):
-        some = slice(first, min(n, first + rows))
-        old, new = before(some).double(), after(some).double()
+        block = slice(first, min(n, first + rows))
+        old, new = before(block).double(), after(block).double()
         apart = old > 0
         off = (new - old).abs() / torch.where(apart, old, 1.0)
         total += float(torch.where(apart, off, 0.0).sum())
@@ -113,8 +121,7 @@ def check_lowering(x: Tensor, c: float, components: int) -> None:
         )
     if components > x.shape[1]:
         raise ValueError(f"components must be at most {x.shape[1]} dimensions, got {components}")
-    if not 0 < c < math.inf:
-        raise ValueError(f"c must be a positive number, got {c}")
+    check_positive("c", c)
     check_finite(x=x)
 
 

@@ -12,6 +12,7 @@ from beltrami.analysis.rows import rows_at_once
 from beltrami.geometry.checks import check_finite
 
 FlatMetric = Literal["euclidean", "angle"]
+NeighbourMetric = Literal["euclidean", "angle", "distances", "precomputed"]
 _ROWS = 512  # of distances at once
 _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
@@ -55,11 +56,11 @@ def flat_distances(
     x = x.detach().double()
     # What all points share would cost the distances digits; it has no part in angles.
     x = directions(x) if metric == "angle" else x - x.mean(0)
-    found = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
+    distances = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
     for first in range(0, len(x), _ROWS):
-        some = x[first : first + _ROWS]
-        found[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(some, x)
-    return symmetric(found)
+        rows = x[first : first + _ROWS]
+        distances[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(rows, x)
+    return symmetric(distances)
 
 
 def classical_scaling(d: Tensor) -> Tensor:
@@ -72,8 +73,8 @@ def classical_scaling(d: Tensor) -> Tensor:
     centred = squares - squares.mean(0) - squares.mean(1, keepdim=True) + squares.mean()
     values, vectors = torch.linalg.eigh(-centred / 2)
     length = torch.where(values > 0, values, 0.0).sqrt()
-    found: Tensor = (vectors * length).flip(1)
-    return found
+    points: Tensor = (vectors * length).flip(1)
+    return points
 
 
 def angles(u: Tensor, v: Tensor) -> Tensor:

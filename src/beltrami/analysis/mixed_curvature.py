@@ -20,8 +20,8 @@ from beltrami.analysis.gromov import FEWEST
 from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.matrices import check_distances, classical_scaling, symmetric
 from beltrami.analysis.results import Result
+from beltrami.checks import check_integer
 from beltrami.geometry import lorentz
-from beltrami.geometry.checks import check_integer
 from beltrami.report.dots import Estimate, Group, dot_chart
 from beltrami.report.picture import Picture
 
@@ -114,13 +114,13 @@ def suggest_product(
         sample: points at a time, drawn `repeats` times; of fewer points, all of them each time.
         repeats, seed: of the draws, of what is held out and of the starts.
         steps: of Adam.
-        tick: is told the share of the work that is done.
+        tick: called with the share of the work that is done.
     """
     for what, value in (("dimensions", dimensions), ("repeats", repeats), ("steps", steps)):
         check_integer(what, value)
-    check_integer("sample", sample, least=2 * FEWEST)
+    check_integer("sample", sample, low=2 * FEWEST)
     if not signatures or len(set(signatures)) < len(signatures):
-        raise ValueError(f"signatures must be some, and differ, got {tuple(signatures)}")
+        raise ValueError(f"signatures must not be empty or repeat one, got {tuple(signatures)}")
     for signature in signatures:
         if not signature or set(signature) - set("HES") or len(signature) > dimensions:
             raise ValueError(
@@ -131,21 +131,21 @@ def suggest_product(
         raise ValueError(f"a product takes {2 * FEWEST} points, and there are {len(distances)}")
     d = symmetric(distances.detach())
     g = torch.Generator().manual_seed(seed)
-    found: dict[str, list[tuple[float, list[float]]]] = {s: [] for s in signatures}
+    results: dict[str, list[tuple[float, list[float]]]] = {s: [] for s in signatures}
     done = 0
     for _ in range(repeats):
-        some = torch.randperm(len(d), generator=g)[:sample].to(d.device)
-        part = d[some][:, some].double()
+        chosen = torch.randperm(len(d), generator=g)[:sample].to(d.device)
+        part = d[chosen][:, chosen].double()
         if not float(part.max()) > 0:
             raise ValueError("all points coincide: there is no curvature to find")
         held = _held_out(len(part), g).to(d.device)
         unit, begin = _start(part, held, dimensions, g)
         for signature in signatures:
             distortion, curvatures = _fitted(part / unit, held, signature, begin, steps)
-            found[signature].append((distortion, [c / unit**2 for c in curvatures]))
+            results[signature].append((distortion, [c / unit**2 for c in curvatures]))
             done += 1
             tick(done / (repeats * len(signatures)))
-    return _suggestion(found, dimensions, len(d), min(sample, len(d)))
+    return _suggestion(results, dimensions, len(d), min(sample, len(d)))
 
 
 def _held_out(n: int, g: torch.Generator) -> Tensor:
@@ -169,8 +169,8 @@ def _start(d: Tensor, held: Tensor, dimensions: int, g: torch.Generator) -> tupl
     x = F.pad(x, (0, dimensions - x.shape[1]))
     turn = torch.linalg.qr(torch.randn(dimensions, dimensions, generator=g, dtype=d.dtype))[0]
     noise = torch.randn(n, dimensions, generator=g, dtype=d.dtype)
-    found: Tensor = x @ turn.to(d.device) + 0.01 * noise.to(d.device)
-    return unit, found
+    start: Tensor = x @ turn.to(d.device) + 0.01 * noise.to(d.device)
+    return unit, start
 
 
 def _fitted(
@@ -240,12 +240,12 @@ def _round_squares(v: Tensor, c: Tensor) -> Tensor:
 
 
 def _suggestion(
-    found: dict[str, list[tuple[float, list[float]]]], dimensions: int, n: int, compared: int
+    results: dict[str, list[tuple[float, list[float]]]], dimensions: int, n: int, compared: int
 ) -> ProductSuggestion:
     fits = []
-    for signature, results in found.items():
-        mean = mean_interval([distortion for distortion, _ in results])
-        curvatures = zip(*(c for _, c in results), strict=True)
+    for signature, of_samples in results.items():
+        mean = mean_interval([distortion for distortion, _ in of_samples])
+        curvatures = zip(*(c for _, c in of_samples), strict=True)
         fits.append(
             ProductFit(
                 signature,
@@ -258,10 +258,10 @@ def _suggestion(
     fits.sort(key=lambda fit: fit.distortion)
     singles = [fit for fit in fits if len(fit.signature) == 1]
     best, single = fits[0], singles[0] if singles else fits[0]
-    pairs = zip(found[single.signature], found[best.signature], strict=True)
-    gain = mean_interval([one[0] - other[0] for one, other in pairs])
+    pairs = zip(results[single.signature], results[best.signature], strict=True)
+    gain = mean_interval([worse[0] - better[0] for worse, better in pairs])
     off = math.nan if gain.half_width is None else gain.half_width
     clear = best is not single and gain.half_width is not None and gain.mean > gain.half_width
     return ProductSuggestion(
-        tuple(fits), clear, gain.mean, off, n, compared, len(next(iter(found.values())))
+        tuple(fits), clear, gain.mean, off, n, compared, len(next(iter(results.values())))
     )

@@ -5,42 +5,50 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.analysis.matrices import FlatMetric, directions
+from beltrami.analysis.matrices import NeighbourMetric, check_distances, directions
 from beltrami.analysis.rows import check_points
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_choice, check_integer
 
 BLOCK = 1 << 22  # distances at once
 
 
-def nearest_points(x: Tensor, k: int, *, metric: FlatMetric = "euclidean") -> tuple[Tensor, Tensor]:
+def nearest_points(
+    x: Tensor, k: int, *, metric: NeighbourMetric = "euclidean"
+) -> tuple[Tensor, Tensor]:
     """Distances and numbers of the k nearest other points, (n, k) each, the nearest first.
 
     Args:
-        x: (n, d) floating point rows.
+        x: (n, d) floating point rows, or distances (n, n).
         k: how many, below n.
-        metric: "euclidean", or "angle" between rows; a row of zeros has none.
+        metric: "euclidean"; "angle" between rows, of which a row of zeros has none; "precomputed"
+            (or "distances") if x has distances.
     """
-    check_points(x)
     check_integer("k", k)
-    if metric not in ("euclidean", "angle"):
-        raise ValueError(f'metric must be "euclidean" or "angle", got {metric!r}')
+    check_choice("metric", metric, ("euclidean", "angle", "distances", "precomputed"))
+    precomputed = metric in ("distances", "precomputed")
+    if precomputed:
+        check_distances(x)
+    else:
+        check_points(x)
     if k >= len(x):
         raise ValueError(f"k must be below the number of points, {len(x)}, got {k}")
     x = x.detach().double()
-    x = directions(x) if metric == "angle" else x - x.mean(0)  # which would cost digits
+    if not precomputed:  # what all points share would cost the distances digits
+        x = directions(x) if metric == "angle" else x - x.mean(0)
     rows = max(1, BLOCK // len(x))
-    found = []
+    blocks = []
     for first in range(0, len(x), rows):
-        some = x[first : first + rows]
-        d = torch.cdist(some, x)
-        local = torch.arange(len(some), device=x.device)
+        block = x[first : first + rows]
+        d = block.clone() if precomputed else torch.cdist(block, x)
+        local = torch.arange(len(block), device=x.device)
         d[local, first + local] = torch.inf  # not itself
-        numbers = d.topk(k, dim=1, largest=False).indices
-        # By their difference: from a product, points that coincide are 1e-7 apart.
-        near = torch.stack([(some - x[numbers[:, i]]).norm(dim=-1) for i in range(k)], 1)
+        near, numbers = d.topk(k, dim=1, largest=False)
+        if not precomputed:
+            # By their difference: from a product, points that coincide are 1e-7 apart.
+            near = torch.stack([(block - x[numbers[:, i]]).norm(dim=-1) for i in range(k)], 1)
         near, order = near.sort(dim=1, stable=True)
-        found.append((near, numbers.gather(1, order)))
-    distances, numbers = (torch.cat(parts) for parts in zip(*found, strict=True))
+        blocks.append((near, numbers.gather(1, order)))
+    distances, numbers = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     if metric == "angle":  # from the chord
         distances = 2 * torch.asin((distances / 2).clamp(max=1.0))
     return distances, numbers

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.matrices import angles, directions, symmetric
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.checks import check_integer
+from beltrami.geometry.checks import check_finite
 
 DEGREE = 4  # mean number of neighbours in a random graph
 
@@ -59,7 +60,7 @@ def random_graph_distances(n: int, *, degree: float = DEGREE, seed: int = 0) -> 
         degree: mean number of neighbours; above 1, or components stay small.
         seed: of the draw.
     """
-    check_integer("n", n, least=2)
+    check_integer("n", n, low=2)
     if not 1 < degree <= n - 1:
         raise ValueError(f"degree must be above 1 and at most n − 1 = {n - 1}, got {degree}")
     g = torch.Generator().manual_seed(seed)
@@ -95,8 +96,8 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
         return mean + turned
     values, vectors = torch.linalg.eigh(centred.mT @ centred)
     spread = torch.where(values > 0, values, 0.0).sqrt()
-    found: Tensor = mean + (_centred_basis(n, d, g, x) * spread) @ vectors.mT
-    return found
+    drawn: Tensor = mean + (_centred_basis(n, d, g, x) * spread) @ vectors.mT
+    return drawn
 
 
 def gaussian_at_radii(points: Tensor, *, seed: int = 0) -> Tensor:
@@ -115,8 +116,8 @@ def gaussian_at_radii(points: Tensor, *, seed: int = 0) -> Tensor:
     _to_unit(rays)
     g = torch.Generator().manual_seed(seed + 1)
     order = torch.randperm(len(x), generator=g).to(x.device)
-    found: Tensor = rays.mul_(wanted[order]).add_(mean)
-    return found
+    moved: Tensor = rays.mul_(wanted[order]).add_(mean)
+    return moved
 
 
 def _to_unit(rows: Tensor) -> Tensor:
@@ -129,8 +130,8 @@ def _to_unit(rows: Tensor) -> Tensor:
 def _centred_basis(n: int, k: int, generator: torch.Generator, like: Tensor) -> Tensor:
     """k orthonormal columns (n, k), uniform among those whose entries add up to 0."""
     noise = torch.randn(n, k, generator=generator, dtype=torch.float64).to(like.device)
-    found: Tensor = torch.linalg.qr(noise - noise.mean(0))[0]
-    return found
+    basis: Tensor = torch.linalg.qr(noise - noise.mean(0))[0]
+    return basis
 
 
 def hop_distances(joined: Tensor) -> Tensor:

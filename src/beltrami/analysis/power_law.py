@@ -17,7 +17,7 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
 
@@ -95,7 +95,7 @@ def power_law_fit(
         xmin: where it begins; None chooses, among 100 values of those that occur.
         draws: samples for the p-value, right to about 1/(2√draws); 0 leaves it out.
         seed: of the draws.
-        tick: is told the share of the work that is done.
+        tick: called with the share of the work that is done.
     """
     check_tensor("counts", counts)
     if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex():
@@ -103,7 +103,7 @@ def power_law_fit(
             f"counts must be a vector of integers, got {counts.dtype} of shape "
             f"{tuple(counts.shape)}"
         )
-    check_integer("draws", draws, least=0)
+    check_integer("draws", draws, low=0)
     if len(counts) and int(counts.min()) < 1:
         raise ValueError(f"counts must be positive, got {int(counts.min())}")
     if xmin is not None:
@@ -188,8 +188,8 @@ def _most_likely(lowest: Tensor, tail: Tensor, logs: Tensor) -> Tensor:
     low, high = (torch.full_like(lowest, bound) for bound in EXPONENTS)
 
     def cost(exponent: Tensor) -> Tensor:
-        found: Tensor = tail * torch.special.zeta(exponent, lowest).log() + exponent * logs
-        return found
+        value: Tensor = tail * torch.special.zeta(exponent, lowest).log() + exponent * logs
+        return value
 
     for _ in range(_HALVINGS):
         width = golden * (high - low)
@@ -203,15 +203,15 @@ def _distances(
     values: Tensor, tail: Tensor, starts: Tensor, lowest: Tensor, exponents: Tensor
 ) -> Tensor:
     """Kolmogorov and Smirnov's, for each start: of the shares of counts at or above a value."""
-    found = []
+    distances = []
     for start, low, exponent in zip(starts.tolist(), lowest, exponents, strict=True):
         counted = tail[start:] / tail[start]
         whole = torch.special.zeta(exponent, low)
         expected = torch.special.zeta(exponent, values[start:]) / whole
         after = torch.special.zeta(exponent, values[start:] + 1) / whole
         below = torch.cat([counted[1:], counted.new_zeros(1)])
-        found.append(torch.maximum((counted - expected).abs(), (below - after).abs()).max())
-    return torch.stack(found)
+        distances.append(torch.maximum((counted - expected).abs(), (below - after).abs()).max())
+    return torch.stack(distances)
 
 
 def _further(

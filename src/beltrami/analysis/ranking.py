@@ -2,14 +2,14 @@
 
 The protocol of Nickel and Kiela (2017). A relation is a set of pairs (u, v), for instance of words
 and their hypernyms. For each u all other nodes are ordered by their distance from u. Nodes that are
-related to u are its positives, the rest are strangers, and
+related to u are its positives, the others are its negatives, and
 
-    rank(u, v)  = 1 + number of strangers at most as far from u as v
-    AP(u)       = mean over k of k / (k + strangers at most as far as the k-th nearest positive)
+    rank(u, v)  = 1 + number of negatives at most as far from u as v
+    AP(u)       = mean over k of k / (k + negatives at most as far as the k-th nearest positive)
     mean rank   = mean of rank(u, v) over all pairs
     MAP         = mean of AP(u) over all u that have positives
 
-Ties count against the embedding: a stranger at the same distance comes first. Without ties AP is
+Ties count against the embedding: a negative at the same distance comes first. Without ties AP is
 the usual area under precision over recall.
 """
 
@@ -30,7 +30,7 @@ from beltrami.analysis.rows import (
     point_order,
     rows_at_once,
 )
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 from beltrami.geometry.manifold import Manifold
 
 # From so many positives in a row on, sorting it is quicker than counting once for each of them.
@@ -77,7 +77,7 @@ def reconstruction(
         pairs: the relation, integers of shape (p, 2): u and its positive v, each pair once, in any
             order. On a GPU everything is counted there, without waiting for it on the way.
         count: the number of nodes.
-        known: further pairs, (q, 2), that count neither as positives nor as strangers: in link
+        known: further pairs, (q, 2), that count neither as positives nor as negatives: in link
             prediction, the pairs seen in training while `pairs` are those held out.
         sample: rank only the positives of this many nodes u, drawn at random with `seed`.
         seed: of the sample.
@@ -93,8 +93,8 @@ def reconstruction(
     table = _by_node(pairs)
     other = None if known is None else _known_by_node(known, pairs.device, table, count)
     with torch.no_grad():
-        strangers = _strangers(distance, table, other, count, chunk)
-    return _result(pairs, table, strangers)
+        negatives = _negatives(distance, table, other, count, chunk)
+    return _result(pairs, table, negatives)
 
 
 def reconstruct_points(
@@ -127,7 +127,7 @@ def mean_average_precision(distance: Tensor, neighbour: Tensor) -> float:
         distance: (n, n), finite off the diagonal.
         neighbour: (n, n) booleans; rows without one are left out.
 
-    Ties count against the embedding: strangers come before neighbours at the same distance.
+    Ties count against the embedding: negatives come before neighbours at the same distance.
     """
     return reconstruction(lambda rows: distance[rows], neighbour.nonzero(), len(distance)).map
 
@@ -177,10 +177,10 @@ def _known_by_node(known: Tensor, device: torch.device, table: _ByNode, count: i
     return _Known(place, known[used][order, 1])
 
 
-def _strangers(
+def _negatives(
     distance: Distances, table: _ByNode, known: _Known | None, count: int, chunk: int | None
 ) -> Tensor:
-    """The number of strangers at most as far as v, for each pair of the table."""
+    """The number of negatives at most as far as v, for each pair of the table."""
     device = table.nodes.device
     size = rows_at_once(count, device, chunk)
     first = list(range(0, len(table.nodes), size))
@@ -192,23 +192,23 @@ def _strangers(
     doubtful = torch.empty(len(table.nodes), dtype=torch.bool, device=device)
     for i, start in enumerate(first):
         rows = table.nodes[start : start + size]
-        found = checked_rows(distance, rows, count)
-        if found.device != device:
-            raise ValueError(f"distance is on {found.device} but pairs is on {device}: move one")
+        block = checked_rows(distance, rows, count)
+        if block.device != device:
+            raise ValueError(f"distance is on {block.device} but pairs is on {device}: move one")
         # A row with NaN or infinity has no finite sum. Looking closer would wait for the device.
-        doubtful[start : start + size] = ~torch.isfinite(found.sum(1))
+        doubtful[start : start + size] = ~torch.isfinite(block.sum(1))
         run = slice(cuts[i], cuts[i + 1])
         at, second, slot = table.place[run] - start, table.second[run], table.slot[run]
-        limits = found.new_full((len(rows), most[i]), -torch.inf)
-        limits[at, slot] = found[at, second]
+        limits = block.new_full((len(rows), most[i]), -torch.inf)
+        limits[at, slot] = block[at, second]
         at_all = [torch.arange(len(rows), device=device), at]
         seconds = [rows, second]
         if known is not None and known_cuts is not None:
             run_known = slice(known_cuts[i], known_cuts[i + 1])
             at_all.append(known.place[run_known] - start)
             seconds.append(known.second[run_known])
-        apart = found.index_put(
-            (torch.cat(at_all), torch.cat(seconds)), found.new_full((), torch.inf)
+        apart = block.index_put(
+            (torch.cat(at_all), torch.cat(seconds)), block.new_full((), torch.inf)
         )
         result[run] = _count_within(apart, limits)[at, slot]
     _look_closer(distance, table.nodes, doubtful, count, size)
@@ -238,14 +238,14 @@ def _look_closer(
         check_rows_finite(checked_rows(distance, rows, count), rows)
 
 
-def _result(pairs: Tensor, table: _ByNode, strangers: Tensor) -> Reconstruction:
-    ranks = torch.empty_like(strangers)
-    ranks[table.order] = 1 + strangers
-    # The k-th nearest positive of a node is the one with the k-th fewest strangers before it.
-    by_rank = torch.argsort(strangers, stable=True)
+def _result(pairs: Tensor, table: _ByNode, negatives: Tensor) -> Reconstruction:
+    ranks = torch.empty_like(negatives)
+    ranks[table.order] = 1 + negatives
+    # The k-th nearest positive of a node is the one with the k-th fewest negatives before it.
+    by_rank = torch.argsort(negatives, stable=True)
     by_rank = by_rank[torch.argsort(table.place[by_rank], stable=True)]
     k = 1 + table.slot.to(torch.float64)
-    precision = (k / (k + strangers[by_rank])).cpu()  # sums on a GPU would depend on its mood
+    precision = (k / (k + negatives[by_rank])).cpu()  # sums on a GPU differ from run to run
     total = torch.zeros(len(table.nodes), dtype=torch.float64)
     total.index_add_(0, table.place.cpu(), precision)
     ap = total.to(pairs.device) / table.sizes

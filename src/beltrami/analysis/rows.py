@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
+from beltrami.checks import check_integer
 from beltrami.geometry import poincare
-from beltrami.geometry.checks import Scalar, check_finite, check_integer
+from beltrami.geometry.checks import Scalar, check_finite
 from beltrami.geometry.manifold import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.kernels.pairs.chords import left, right, rows_of
 
@@ -44,28 +45,28 @@ def rows_at_once(count: int, device: torch.device, chunk: int | None) -> int:
 
 def checked_rows(distance: Distances, rows: Tensor, count: int) -> Tensor:
     """Call the function and check the shape, type and device of what it returns."""
-    found = distance(rows)
-    check_tensor("the result of distance", found)
-    if found.shape != (len(rows), count):
+    block = distance(rows)
+    check_tensor("the result of distance", block)
+    if block.shape != (len(rows), count):
         raise ValueError(
             f"distance must return a row of {count} numbers for each of {len(rows)} nodes, got "
-            f"shape {tuple(found.shape)}"
+            f"shape {tuple(block.shape)}"
         )
-    if found.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"distance must return float32 or float64, got {found.dtype}")
-    return found.detach()
+    if block.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"distance must return float32 or float64, got {block.dtype}")
+    return block.detach()
 
 
-def check_rows_finite(found: Tensor, rows: Tensor) -> None:
+def check_rows_finite(block: Tensor, rows: Tensor) -> None:
     """Raise if a distance from one node to another is not finite; waits for the device."""
-    bad = ~torch.isfinite(found)
-    local = torch.arange(len(rows), device=found.device)
-    bad[local, rows.to(found.device)] = False  # to itself it may be anything
+    bad = ~torch.isfinite(block)
+    local = torch.arange(len(rows), device=block.device)
+    bad[local, rows.to(block.device)] = False  # to itself it may be anything
     if bool(bad.any()):
         row, other = bad.nonzero()[0].tolist()
         raise ValueError(
             f"distance has {int(bad.sum())} entries that are not finite; the first is "
-            f"{found[row, other].item()} between nodes {int(rows[row])} and {other}"
+            f"{block[row, other].item()} between nodes {int(rows[row])} and {other}"
         )
 
 

@@ -18,14 +18,14 @@ def saved_bytes(
         besides: tensors whose storages do not count, such as parameters and inputs.
     """
     known = {t.untyped_storage().data_ptr() for t in besides}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(t: Tensor) -> Tensor:
         storage = t.untyped_storage()
         if storage.data_ptr() not in known:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         out = function()
-    return sum(kept.values()), out
+    return sum(saved.values()), out

@@ -35,5 +35,5 @@ def principal_directions(tangent: Tensor, components: int) -> Tensor:
     _, vectors = torch.linalg.eigh(tangent.mT @ tangent)
     directions = vectors.mT.flip(0)[:components]
     skew = (tangent @ directions.mT).pow(3).sum(0)
-    found: Tensor = torch.where(skew < 0, -1.0, 1.0).unsqueeze(1) * directions
-    return found
+    oriented: Tensor = torch.where(skew < 0, -1.0, 1.0).unsqueeze(1) * directions
+    return oriented

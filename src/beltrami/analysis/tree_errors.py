@@ -28,6 +28,7 @@ from torch import Tensor
 from beltrami.analysis.checks import check_range, check_same_length, integers
 from beltrami.analysis.overlap import SetScores, overlap_scores, weighted_mean
 from beltrami.analysis.rows import rows_at_once
+from beltrami.checks import check_choice
 from beltrami.data.hierarchy import Hierarchy
 
 Average = Literal["samples", "classes"]
@@ -114,8 +115,7 @@ def tree_errors(
         include_self: whether a class belongs to its own set, for precision, recall, F1, Jaccard.
         average: "samples", all alike, or "classes": each true class that occurs weighs the same.
     """
-    if average not in ("samples", "classes"):
-        raise ValueError(f'average must be "samples" or "classes", got {average!r}')
+    check_choice("average", average, ("samples", "classes"))
     p, t = integers("predicted", predicted, 1).cpu(), integers("target", target, 1).cpu()
     check_same_length("predicted", p, "target", t)
     for name, value in (("predicted", p), ("target", t)):

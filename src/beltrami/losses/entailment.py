@@ -29,6 +29,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_choice, check_positive
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, cones
 from beltrami.geometry.checks import Scalar
 
@@ -108,7 +109,7 @@ def entailment_loss(
 def least_radius(manifold: Manifold, min_radius: float = MIN_RADIUS) -> float:
     """Distance from the origin at which cones begin: asinh(2K)/√c, or K in flat space."""
     _check_manifold(manifold)
-    _check_radius(min_radius)
+    check_positive("min_radius", min_radius)
     if isinstance(manifold, Euclidean):
         return min_radius
     return math.asinh(2 * min_radius) / math.sqrt(_number(manifold.c))
@@ -122,7 +123,7 @@ def keep_outside(x: Tensor, manifold: Manifold, min_radius: float = MIN_RADIUS) 
     unchanged, bit by bit.
     """
     _check_manifold(manifold)
-    _check_radius(min_radius)
+    check_positive("min_radius", min_radius)
     slack = max(_SLACK, 4 * torch.finfo(x.dtype).eps)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
@@ -165,13 +166,6 @@ def _check_manifold(manifold: Manifold) -> None:
     raise TypeError(f"entailment cones exist on {names}; got manifold={got}")
 
 
-def _check_radius(min_radius: float) -> None:
-    if isinstance(min_radius, bool) or not isinstance(min_radius, int | float):
-        raise TypeError(f"min_radius must be a number, got {type(min_radius).__name__}")
-    if not (math.isfinite(min_radius) and min_radius > 0):
-        raise ValueError(f"min_radius must be positive, got {min_radius}")
-
-
 def _check_loss(
     true: Tensor, false: Tensor, margin: float, mask: Tensor | None, reduction: str
 ) -> None:
@@ -179,14 +173,10 @@ def _check_loss(
         if not isinstance(energy, Tensor) or not energy.is_floating_point():
             got = energy.dtype if isinstance(energy, Tensor) else type(energy).__name__
             raise TypeError(f"{name} must be a floating point tensor of energies, got {got}")
-    if isinstance(margin, bool) or not isinstance(margin, int | float):
-        raise TypeError(f"margin must be a number, got {type(margin).__name__}")
-    if not (math.isfinite(margin) and margin > 0):
-        raise ValueError(f"margin must be positive, got {margin}")
+    check_positive("margin", margin)
     if mask is not None and (mask.dtype != torch.bool or mask.shape != false.shape):
         raise ValueError(
             f"mask must be booleans of the shape of false, {tuple(false.shape)}; "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    if reduction not in ("sum", "mean", "none"):
-        raise ValueError(f'reduction must be "sum", "mean" or "none", got {reduction!r}')
+    check_choice("reduction", reduction, ("sum", "mean", "none"))

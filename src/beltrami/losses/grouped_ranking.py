@@ -1,9 +1,9 @@
 r"""The ranking loss of all positives of a node against one pool of candidates.
 
 Nickel and Kiela's loss of a pair (u, v) is −log e^{−d(u,v)} / (e^{−d(u,v)} + Σ_k e^{−d(u,n_k)})
-with a few sampled strangers n_k. Here the sum over strangers is replaced by what it is on average:
-`negatives` times the mean of e^{−d(u,n)} over all strangers in a pool that the whole batch shares,
-or simply over all nodes. A node's strangers are then compared once for all its positives, by one
+with a few sampled negatives n_k. Here the sum over negatives is replaced by what it is on average:
+`negatives` times the mean of e^{−d(u,n)} over all negatives in a pool that the whole batch shares,
+or simply over all nodes. A node's negatives are then compared once for all its positives, by one
 matrix product instead of gathered rows, and the noise of the sampling is gone.
 """
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.checks import check_positive
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, poincare
 from beltrami.geometry.chord import root
 from beltrami.kernels.launch.dtypes import accumulation_dtype
@@ -30,7 +31,7 @@ def grouped_ranking_loss(
     positives: Tensor,
     rows: Tensor,
     pool: Tensor,
-    strangers: Tensor,
+    is_negative: Tensor,
     manifold: Manifold,
     *,
     negatives: float = 50.0,
@@ -43,21 +44,20 @@ def grouped_ranking_loss(
         positives: points v, (p, d).
         rows: int64 (p,): which of the nodes each positive belongs to.
         pool: points n, (k, d).
-        strangers: booleans (b, k): which of the pool are strangers to each node. A node without
+        is_negative: booleans (b, k): which of the pool are negatives of each node. A node without
             any has loss 0.
         manifold: of all points.
-        negatives: how many sampled strangers the mean stands for; 50 is the published number.
-        counts: how many strangers each node has, (b,), where that is known already.
+        negatives: how many sampled negatives the mean stands for; 50 is the published number.
+        counts: how many negatives each node has, (b,), where that is known already.
     """
-    if not (math.isfinite(negatives) and negatives > 0):
-        raise ValueError(f"negatives must be a positive number, got {negatives}")
-    _check(nodes, positives, rows, pool, strangers, counts)
-    counts = strangers.sum(-1) if counts is None else counts
-    mass = log_mass(nodes, pool, strangers, manifold, counts == 0)
-    # A row without strangers has mass −inf already, and stays there.
+    check_positive("negatives", negatives)
+    _check(nodes, positives, rows, pool, is_negative, counts)
+    counts = is_negative.sum(-1) if counts is None else counts
+    mass = log_mass(nodes, pool, is_negative, manifold, counts == 0)
+    # A row without negatives has mass −inf already, and stays there.
     mass = mass + math.log(negatives) - counts.clamp(min=1).to(mass.dtype).log()
-    found = manifold.dist(F.embedding(rows, nodes), positives)
-    return F.softplus(found + mass[rows], threshold=EXACT_FROM)
+    distances = manifold.dist(F.embedding(rows, nodes), positives)
+    return F.softplus(distances + mass[rows], threshold=EXACT_FROM)
 
 
 def log_mass(
@@ -107,15 +107,15 @@ def _check(
     positives: Tensor,
     rows: Tensor,
     pool: Tensor,
-    strangers: Tensor,
+    is_negative: Tensor,
     counts: Tensor | None,
 ) -> None:
-    if strangers.dtype != torch.bool:
-        raise TypeError(f"strangers must be booleans, got {strangers.dtype}")
-    if strangers.shape != (len(nodes), len(pool)):
+    if is_negative.dtype != torch.bool:
+        raise TypeError(f"is_negative must be booleans, got {is_negative.dtype}")
+    if is_negative.shape != (len(nodes), len(pool)):
         raise ValueError(
-            f"strangers must be of shape {(len(nodes), len(pool))}, one a node and candidate, "
-            f"got {tuple(strangers.shape)}"
+            f"is_negative must be of shape {(len(nodes), len(pool))}, one a node and candidate, "
+            f"got {tuple(is_negative.shape)}"
         )
     if rows.shape != (len(positives),):
         raise ValueError(

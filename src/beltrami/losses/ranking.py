@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.checks import check_number, check_positive
+
 
 def ranking_loss(
     distances: Tensor,
@@ -60,13 +62,8 @@ def _check(distances: Tensor, mask: Tensor | None, temperature: float, margin: f
             "distances must have the shape (B, 1 + K), the true partner's first; "
             f"got {tuple(distances.shape)}"
         )
-    for name, value in (("temperature", temperature), ("margin", margin)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be finite, got {value}")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
+    check_positive("temperature", temperature)
+    check_number("margin", margin)
     if mask is None:
         return
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from beltrami.analysis.hierarchy import (
+from beltrami.analysis import (
     average_distortion,
     mean_average_precision,
     worst_distortion,

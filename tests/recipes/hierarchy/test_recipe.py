@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 import torch
 
-from beltrami.analysis import hierarchy as measures
+from beltrami import analysis as measures
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall, Product, lorentz
 from beltrami.models.hierarchy import sarkar
 from beltrami.recipes.hierarchy.config import HierarchyConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beltrami.analysis import hierarchy as measures
+from beltrami import analysis as measures
 from beltrami.data import load_hierarchy
 from beltrami.geometry import (
     Euclidean,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from beltrami.analysis.hierarchy import level_scores
+from beltrami.analysis import level_scores
 from beltrami.models.level_classifier import level_loss
 from beltrami.recipes.levels.config import LevelsConfig
 from beltrami.recipes.levels.recipe import LevelsRecipe

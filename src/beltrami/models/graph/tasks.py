@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from beltrami.analysis.hierarchy import average_precision, roc_auc
+from beltrami.analysis import average_precision, roc_auc
 from beltrami.data.graph_splits import LinkSplit, NodeSplit, sample_negatives
 from beltrami.data.graphs import GraphData, both_directions
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from beltrami.analysis.hierarchy import level_scores
+from beltrami.analysis import level_scores
 
 ROWS_AT_ONCE = 1024  # of features; scores of all classes are held for so many
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from beltrami.analysis import hierarchy as measures
+from beltrami import analysis as measures
 from beltrami.data import Hierarchy, load_hierarchy
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product
 from beltrami.models.hierarchy.relation import Relation

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from beltrami.analysis.hierarchy import ClassTables, class_tables, level_scores, tree_errors
+from beltrami.analysis import ClassTables, class_tables, level_scores, tree_errors
 from beltrami.models.level_classifier import (
     LevelClassifier,
     LevelConfig,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import pytest
 import torch
 
-from beltrami.analysis import hierarchy
+from beltrami import analysis
 from beltrami.data import load_taxonomy
 from beltrami.data.hierarchy import Hierarchy
 from beltrami.geometry import Lorentz
 
 
 def test_all_names_are_there_and_all_results_are_frozen() -> None:
-    for name in hierarchy.__all__:
-        member = getattr(hierarchy, name)
+    for name in analysis.__all__:
+        member = getattr(analysis, name)
         if dataclasses.is_dataclass(member):
             assert member.__dataclass_params__.frozen, name
 
@@ -27,14 +28,14 @@ def test_a_taxonomy_is_measured_end_to_end() -> None:
     manifold = Lorentz(1.0)
     v = torch.randn(len(taxonomy), 5)
     points = manifold.exp0((1.0 + taxonomy.depth)[:, None] * v / v.norm(dim=1, keepdim=True))
-    tables = hierarchy.class_tables(taxonomy)
+    tables = analysis.class_tables(taxonomy)
     guesses = torch.randint(len(tables.classes), (50,))
-    depth = hierarchy.depth_correlation(taxonomy.depth, hierarchy.radii(points, manifold))
+    depth = analysis.depth_correlation(taxonomy.depth, analysis.radii(points, manifold))
     results = [
-        hierarchy.reconstruct_points(points, manifold, taxonomy.closure()),
-        hierarchy.distortion_of_points(points, manifold, taxonomy.hops),
+        analysis.reconstruct_points(points, manifold, taxonomy.closure()),
+        analysis.distortion_of_points(points, manifold, taxonomy.hops),
         depth,
-        hierarchy.tree_errors(tables, guesses, guesses.flip(0)),
+        analysis.tree_errors(tables, guesses, guesses.flip(0)),
     ]
     assert depth.spearman > 0.85  # each node was put at its depth, up to rounding
     for result in results:
@@ -42,3 +43,18 @@ def test_a_taxonomy_is_measured_end_to_end() -> None:
         assert numbers
         assert all(type(value) is float for value in numbers.values())
         json.dumps(numbers, allow_nan=False)
+
+
+def test_functions_are_exported_even_where_their_module_has_the_same_name() -> None:
+    import beltrami.analysis.hubness  # noqa: F401  (binds the name of the package to the module)
+
+    assert all(callable(getattr(analysis, name)) for name in ("distortion", "hubness", "hmds"))
+
+
+def test_the_former_home_still_works_and_says_where_the_names_are() -> None:
+    from beltrami.analysis import hierarchy
+
+    with pytest.warns(DeprecationWarning, match="import radii from beltrami.analysis;"):
+        assert hierarchy.radii is analysis.radii
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hierarchy.nothing
