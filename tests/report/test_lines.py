@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beltrami.report.chart_frame import PLOT_HEIGHT, WIDTH
-from beltrami.report.charts import Series, line_chart, rank_series
+from beltrami.report.charts import Series, line_chart
 from tests.report.svg import (
     NASTY,
     SVG,
@@ -131,7 +131,7 @@ def test_single_points_and_constants_are_in_the_middle(value: float, count: int)
 
 
 def test_steps_hold_until_the_next_value_and_to_the_end() -> None:
-    element = draw(Series("a", [0, 1, 2], [0, 1, 2]), step=True, x_limits=(0, 4))
+    element = draw(Series("a", [0, 1, 2], [0, 1, 2]), step=True)
     (line,) = lines(element)
     assert [y for _, y in line[1::2]] == [y for _, y in line[:-1:2]]  # every other piece is flat
     assert all(line[i][0] == line[i + 1][0] for i in range(1, len(line) - 1, 2))  # or upright
@@ -196,15 +196,6 @@ def test_any_numbers_draw(rows: list[list[float]], y_log: bool, step: bool) -> N
     assert_drawn_inside(element)
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=40))
-def test_rank_curve_is_the_distribution_function(ranks: list[int]) -> None:
-    series = rank_series("a", torch.tensor(ranks))
-    for k, share in zip(series.x, series.y, strict=True):
-        assert share == pytest.approx(sum(rank <= k for rank in ranks) / len(ranks))
-    assert series.y[-1] == 1
-    assert set(series.x) == set(ranks)
-
-
 def test_tensors_are_welcome() -> None:
     x = torch.arange(3)
     assert Series("a", x, x.float()) == Series("a", [0, 1, 2], [0, 1, 2])
@@ -225,11 +216,7 @@ def test_tensors_are_welcome() -> None:
         (lambda: draw(FLAT, FLAT), ValueError, "'Euclidean twin' twice"),
         (lambda: draw(Series("s", [0], [1]), x_log=True), ValueError, "above 0 .* got 0.0"),
         (lambda: draw(FLAT, y_limits=(1, 0)), ValueError, r"y_limits .* got \(1, 0\)"),
-        (lambda: draw(FLAT, x_limits=(0, 9), x_log=True), ValueError, "x_limits .* above 0"),
         (lambda: draw(FLAT, title=None), TypeError, "got None"),
-        (lambda: rank_series("a", []), ValueError, "ranks must not be empty"),
-        (lambda: rank_series("a", [1, 0]), ValueError, "at least 1, got 0"),
-        (lambda: rank_series("a", [1, math.inf]), ValueError, "got inf"),
     ],
 )
 def test_bad_input_is_refused(make, error: type[Exception], message: str) -> None:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 
-from beltrami.report.page import Cell, Figure, Page, Row, Section, Table, compare, render
+from beltrami.report.page import Cell, Figure, Page, Row, Section, Table, render
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 PARTS = ("title", "lead", "figure", "caption", "table", "row", "section", "paragraph", "name")
@@ -155,29 +154,6 @@ def test_verdicts_are_words_not_colours_alone(verdict) -> None:
     assert str(Cell("+1")) == "+1"
 
 
-@pytest.mark.parametrize(
-    ("difference", "half_width", "lower_is_better", "expected"),
-    [
-        (0.5, 0.1, False, "better"),
-        (0.5, 0.1, True, "worse"),
-        (-0.5, 0.1, True, "better"),
-        (-0.5, 0.1, False, "worse"),
-        (0.05, 0.1, True, "no difference"),
-        (-0.1, 0.1, False, "no difference"),
-        (0.0, 0.0, False, "no difference"),
-        (0.5, None, False, None),
-        (math.nan, 0.1, False, None),
-        (0.5, math.nan, False, None),
-    ],
-)
-def test_a_verdict_needs_an_interval_without_zero(
-    difference: float, half_width: float | None, lower_is_better: bool, expected: str | None
-) -> None:
-    assert compare(difference, half_width, lower_is_better=lower_is_better) == expected
-
-
 def test_bad_verdicts_are_refused() -> None:
     with pytest.raises(ValueError, match="one of better, worse, no difference, got 'great'"):
         Cell("1", "great")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="not be negative, got -1"):
-        compare(1.0, -1.0, lower_is_better=True)

@@ -69,9 +69,9 @@ def histogram(
     if bins < FEWEST_BINS:
         raise ValueError(f"bins must be at least {FEWEST_BINS}, got {bins}")
     given = {name: as_tensor(values, f"sample {name!r}") for name, values in samples.items()}
-    kept = {name: v[torch.isfinite(v) & (v.abs() <= LARGEST)] for name, v in given.items()}
-    hidden = sum(len(given[name]) - len(kept[name]) for name in given)
-    everything = torch.cat(list(kept.values()))
+    shown = {name: v[torch.isfinite(v) & (v.abs() <= LARGEST)] for name, v in given.items()}
+    hidden = sum(len(given[name]) - len(shown[name]) for name in given)
+    everything = torch.cat(list(shown.values()))
 
     parts, top = head(list(samples), y_label)
     foot = top + PLOT_HEIGHT
@@ -79,9 +79,9 @@ def histogram(
         edges = bin_edges(everything, bins)
         inner = torch.tensor(edges[1:-1], dtype=torch.float64)
         heights = {}
-        for name, values in kept.items():
-            found = torch.bucketize(values, inner, right=True)
-            count = torch.bincount(found, minlength=len(edges) - 1).double()
+        for name, values in shown.items():
+            bins_of = torch.bucketize(values, inner, right=True)
+            count = torch.bincount(bins_of, minlength=len(edges) - 1).double()
             heights[name] = (count / max(1, len(values)) if share else count).tolist()
         parts += _histogram_plot(edges, heights, top, foot, x_label, share)
     else:
@@ -91,11 +91,11 @@ def histogram(
     ranges = (
         f"{name or NO_NAME}: {len(v):,} values from {format_number(float(v.min()))} to "
         f"{format_number(float(v.max()))}, mean {format_number(float(v.mean()))}."
-        for name, v in list(kept.items())[:SUMMARISED]
+        for name, v in list(shown.items())[:SUMMARISED]
         if len(v)
     )
-    told = " ".join([description, *ranges, note])
-    return picture("histogram", parts, height, title=title, description=told.strip())
+    summary = " ".join([description, *ranges, note])
+    return picture("histogram", parts, height, title=title, description=summary.strip())
 
 
 def bin_edges(values: Tensor, most: int = MAX_BINS) -> list[float]:
@@ -196,9 +196,9 @@ def _bin_text(edges: Sequence[float], i: int, values: Sequence[float]) -> str:
 def _bin_axis(edges: Sequence[float], left: float, right: float) -> Scale:
     """An axis from the first bin to the last, with the round numbers between as ticks."""
     low, high = edges[0], edges[-1]
-    found = across(low, high, left, right)
+    axis = across(low, high, left, right)
     half = len(edges) > 1 and edges[0] != int(edges[0]) and edges[1] - edges[0] >= 1
-    ticks = [t for t in found.ticks if low <= t <= high and (not half or t == int(t))]
+    ticks = [t for t in axis.ticks if low <= t <= high and (not half or t == int(t))]
     if not ticks:
         ticks = [t for t in linear_ticks(low, high) if low <= t <= high] or [(low + high) / 2]
     return Scale(low, high, left, right, False, tuple(ticks))

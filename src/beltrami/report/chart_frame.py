@@ -188,15 +188,15 @@ def label_room(scale: Scale) -> float:
 def picture(kind: str, parts: Iterable[str], height: float, *, title: str, description: str) -> str:
     """The finished SVG element; it needs nothing else."""
     body = "".join(parts)
-    told = markup(title), markup(description)
+    title, description = markup(title), markup(description)
     # A page may hold several charts, and ids must differ; equal charts may share theirs.
-    name = f"{kind}-{zlib.crc32((body + ''.join(told)).encode()):08x}"
+    name = f"{kind}-{zlib.crc32((body + title + description).encode()):08x}"
     style = files("beltrami.report").joinpath("charts.css").read_text(encoding="utf-8")
     return (
         f'<svg class="chart {kind}" role="img" aria-labelledby="{name}-title" '
         f'aria-describedby="{name}-text" viewBox="0 0 {WIDTH:g} {height:g}" '
         'xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{told[0]}</title><desc id="{name}-text">{told[1]}</desc>'
+        f'<title id="{name}-title">{title}</title><desc id="{name}-text">{description}</desc>'
         f"<style>{style}</style>\n{body}\n</svg>"
     )
 

@@ -9,7 +9,7 @@ wrong is still a report.
 from beltrami.report.bins import histogram
 from beltrami.report.dots import Estimate, Group, dot_chart
 from beltrami.report.heat import heat_map
-from beltrami.report.lines import Series, line_chart, rank_series
+from beltrami.report.lines import Series, line_chart
 
 __all__ = [
     "Estimate",
@@ -19,5 +19,4 @@ __all__ = [
     "heat_map",
     "histogram",
     "line_chart",
-    "rank_series",
 ]

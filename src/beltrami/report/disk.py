@@ -99,12 +99,12 @@ class Colouring:
         parts = [f'<text x="{left - 10:.1f}" y="{top + 13:.1f}" text-anchor="end">Depth</text>']
         for i, (name, depths) in enumerate(steps.items()):
             x = left + i * SWATCH
-            told = f"{depths[0]}" if depths[0] == depths[-1] else f"{depths[0]}–{depths[-1]}"
+            label = f"{depths[0]}" if depths[0] == depths[-1] else f"{depths[0]}–{depths[-1]}"
             parts.append(
                 f'<rect class="swatch {name}" x="{x:.1f}" y="{top:.1f}" '
                 f'width="{SWATCH:g}" height="16"/>'
                 f'<text x="{x + SWATCH / 2:.1f}" y="{top + 33:.1f}" '
-                f'text-anchor="middle">{told}</text>'
+                f'text-anchor="middle">{label}</text>'
             )
         return [f'<g class="legend" aria-hidden="true">{"".join(parts)}</g>']
 
@@ -131,11 +131,11 @@ def disk_svg(
             central node are added.
         description: a sentence on what it shows, for screen readers; one on the central node is
             added.
-        centre: the node that an isometry moves to the middle; the root unless told.
+        centre: the node that an isometry moves to the middle; the root by default.
         colour: "family" gives each child of the root and all below it a colour of its own;
             "depth" colours by the number of edges to the root, with a legend.
         extra_edges: (child, parent) pairs to be joined beside the tree's edges, by thin dashed
-            geodesics: the other parents in a hierarchy that is no tree.
+            geodesics: the other parents in a hierarchy that is not a tree.
     """
     places = _as_complex(points, parent, labels)
     if not 0 <= centre < len(places):
@@ -262,17 +262,16 @@ def _svg(
 ) -> str:
     size = descendants(parent)
     width, height = RADIUS + MARGIN_X, RADIUS + MARGIN_Y
-    told = markup(title), markup(description)
     # A page may hold the same tree in several models, and ids must differ.
-    print_of_points = zlib.crc32(repr((places, told)).encode())
+    print_of_points = zlib.crc32(repr((places, title, description)).encode())
     name = f"{kind}-{centre}-{print_of_points:08x}"
     head = (
         f'<svg class="tree {kind}" data-centre="{centre}" role="img" '
         f'aria-labelledby="{name}-title {name}-text" '
         f'viewBox="{-width:g} {-height:g} {2 * width:g} {2 * height + look.legend_height:g}" '
         'xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{told[0]}</title>'
-        f'<desc id="{name}-text">{told[1]}</desc>'
+        f'<title id="{name}-title">{markup(title)}</title>'
+        f'<desc id="{name}-text">{markup(description)}</desc>'
         f"<style>{style()}</style>"
     )
     drawn = [
@@ -309,13 +308,13 @@ def style() -> str:
 def _node(index: int, z: complex, size: int, look: Colouring, parent: int, label: str) -> str:
     facts = [f"depth {look.depth[index]}"] if look.by_depth else []
     facts += [f"{size} below"] if size else []
-    told = f" ({', '.join(facts)})" if facts else ""
+    note = f" ({', '.join(facts)})" if facts else ""
     radius = 2.6 + 1.1 * math.log1p(size)
     return (
         f'<circle class="node {look.classes[index]}" data-node="{index}" data-parent="{parent}" '
         f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{markup(label)}" '
         f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
-        f"<title>{markup(label)}{told}</title></circle>"
+        f"<title>{markup(label)}{note}</title></circle>"
     )
 
 

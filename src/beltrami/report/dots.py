@@ -109,8 +109,8 @@ def dot_chart(
         f"{group.name}: " + ", ".join(f"{m} {e}" for m, e in group.estimates.items()) + "."
         for group in groups
     )
-    told = " ".join([description, *values])
-    return picture("dots", parts, y, title=title, description=told)
+    summary = " ".join([description, *values])
+    return picture("dots", parts, y, title=title, description=summary)
 
 
 def _check_groups(groups: Sequence[Group]) -> list[str]:

@@ -13,13 +13,12 @@ import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from numbers import Real
 from typing import Any
 
 from torch import Tensor
 
-from beltrami.report.page import POLICY
+from beltrami.report.page import asset, html_document, provenance
 from beltrami.report.text import markup
 
 LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
@@ -29,10 +28,10 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points of the Poincaré disc with what is known of them.
+    """Points of the Poincaré disk with what is known of them.
 
     Args:
-        points: (n, 2) in the open unit disc. Points of a ball of curvature −c are to be multiplied
+        points: (n, 2) in the open unit disk. Points of a ball of curvature −c are to be multiplied
             by √c first.
         labels: one a point; any text.
         columns: by name, a value a point: all texts, or all numbers. Those that are not finite
@@ -93,24 +92,16 @@ def explorer_page(
             _VIEW,
             _HELP,
             _listing(cloud),
-            _provenance(facts, command),
+            provenance(facts, command),
         ]
     )
-    style = "".join(_asset(name) for name in ("page.css", "disk.css", "explorer.css"))
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{markup(title)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f'<body class="explorer tree">\n<main>\n{body}\n</main>\n'
+    style = "".join(asset(name) for name in ("page.css", "disk.css", "explorer.css"))
+    scripts = (
         f'<script type="application/json" id="cloud">{_payload(cloud)}</script>\n'
-        f"<script>\n{_asset('explorer.js')}</script>\n</body>\n</html>\n"
+        f"<script>\n{asset('explorer.js')}</script>"
     )
-
-
-def _asset(name: str) -> str:
-    return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
+    body = f'<body class="explorer tree">\n<main>\n{body}\n</main>\n{scripts}'
+    return html_document(title, style, body)
 
 
 def _places(points: Tensor) -> list[tuple[float, float]]:
@@ -167,7 +158,7 @@ def _payload(cloud: Cloud) -> str:
     places = _places(cloud.points)
     # An edge given twice is one edge.
     edges = dict.fromkeys((int(child), int(parent)) for child, parent in cloud.edges)
-    told = {
+    payload = {
         "x": [x for x, _ in places],
         "y": [y for _, y in places],
         "labels": list(cloud.labels),
@@ -175,7 +166,7 @@ def _payload(cloud: Cloud) -> str:
         "edges": [node for edge in edges for node in edge],
         "directed": bool(cloud.directed),
     }
-    text = json.dumps(told, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for letter, escaped in _UNSAFE.items():
         text = text.replace(letter, escaped)
     return text
@@ -237,7 +228,7 @@ _HELP = """<details class="help"><summary>How to use it</summary>
 hyperbolic plane, so that distances stay true; what comes to the centre is seen larger.</li>
 <li>Click a point to read about it, double-click to bring it to the centre.</li>
 <li>Zoom with the wheel, two fingers or the buttons. Zooming magnifies the picture around the centre
-of the disc, as a lens does; it moves nothing in the hyperbolic plane.</li>
+of the disk, as a lens does; it moves nothing in the hyperbolic plane.</li>
 <li id="keys">Keys, with the picture in focus: arrows move, plus and minus zoom, Home goes back to
 the start, Enter selects the point nearest to the centre, Escape closes what is selected.</li>
 <li>Edges are geodesics: arcs that meet the rim at right angles. Where there are very many, only the
@@ -256,8 +247,8 @@ def _listing(cloud: Cloud) -> str:
     head = "".join(f'<th scope="col">{markup(name)}</th>' for name in ("Label", *columns))
     rows = []
     for i, (x, y) in enumerate(_places(cloud.points[:shown])):
-        values = [_told(values[i]) for values in cloud.columns.values()]
-        values.append(_told(2 * math.atanh(math.hypot(x, y))))
+        values = [_cell_text(values[i]) for values in cloud.columns.values()]
+        values.append(_cell_text(2 * math.atanh(math.hypot(x, y))))
         cells = "".join(f"<td>{markup(value)}</td>" for value in values)
         rows.append(
             f'<tr data-point="{i}"><th scope="row">{markup(cloud.labels[i])}</th>{cells}</tr>'
@@ -272,19 +263,8 @@ def _listing(cloud: Cloud) -> str:
     )
 
 
-def _told(value: str | float) -> str:
+def _cell_text(value: str | float) -> str:
     if isinstance(value, str):
         return value
     number = _finite(value)
     return "–" if number is None else f"{number:.6g}"
-
-
-def _provenance(facts: Sequence[tuple[str, str]], command: str) -> str:
-    listed = "\n".join(f"<dt>{markup(name)}</dt><dd>{markup(value)}</dd>" for name, value in facts)
-    parts = [f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl></section>"] if facts else []
-    if command:
-        parts.append(
-            '<section><h2>How to rerun it</h2>\n<pre tabindex="0"><code>'
-            f"{markup(command)}</code></pre></section>"
-        )
-    return "\n".join(parts)

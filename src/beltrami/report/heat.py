@@ -14,6 +14,7 @@ from beltrami.report.chart_frame import (
     hidden_note,
     picture,
     text,
+    with_note,
 )
 from beltrami.report.text import markup, shorten, text_width
 from beltrami.report.ticks import format_number
@@ -22,7 +23,7 @@ CELL = 24.0  # its height
 SMALL = 12.0  # letters inside a cell
 MOST_NAME = 150.0  # of the names of rows
 FAINTEST, STRONGEST = 0.04, 0.62  # of a colour behind ink that must be read
-SUMMARISED = 60  # cells that a screen reader is told
+SUMMARISED = 60  # cells in the description for screen readers
 
 
 def heat_map(
@@ -67,17 +68,12 @@ def heat_map(
         parts.append(text(left - 8, y + CELL / 2 + 0.35 * FONT, cut, anchor="end", kind="tick"))
         for j, value in enumerate(row):
             x = left + j * wide
-            told = f"{name}, {columns[j]}: "
-            parts += _cell(x, y, wide, value, (low, high), told, digits)
+            parts += _cell(x, y, wide, value, (low, high), f"{name}, {columns[j]}: ", digits)
     parts += _column_names(columns, left, wide, foot)
     parts.append(fitted(left, foot + 2 * LINE, x_label, WIDTH - EDGE - left, kind="name"))
-    note = hidden_note(sum(map(len, values)) - len(shown))
-    height = foot + 2 * LINE + EDGE + 2
-    if note:
-        parts.append(fitted(EDGE, height + 10, note, WIDTH - 2 * EDGE, kind="note"))
-        height += LINE
+    parts, height = with_note(parts, foot, hidden_note(sum(map(len, values)) - len(shown)))
     return picture(
-        "heat", parts, height, title=title, description=_told(description, values, rows, columns)
+        "heat", parts, height, title=title, description=_summary(description, values, rows, columns)
     )
 
 
@@ -87,7 +83,7 @@ def _cell(
     wide: float,
     value: float,
     limits: tuple[float, float],
-    told: str,
+    hover: str,
     digits: int,
 ) -> list[str]:
     if not math.isfinite(value):
@@ -98,7 +94,7 @@ def _cell(
     parts = [
         f'<rect class="s0" fill="currentColor" fill-opacity="{strength:.3f}" x="{x:.1f}" '
         f'y="{y:.1f}" width="{wide:.1f}" height="{CELL:g}">'
-        f"<title>{markup(told + format_number(value))}</title></rect>"
+        f"<title>{markup(hover + format_number(value))}</title></rect>"
     ]
     written = f"{value:.{digits}f}".replace("-", "−")
     if text_width(written, SMALL) + 2 <= wide:
@@ -119,7 +115,7 @@ def _column_names(columns: Sequence[str], left: float, wide: float, foot: float)
     ]
 
 
-def _told(
+def _summary(
     description: str, values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str]
 ) -> str:
     """The description, with the numbers where they are few."""

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
-
 from beltrami.report.chart_frame import (
     CAP,
     EDGE,
     NO_NAME,
     PLOT_HEIGHT,
     WIDTH,
-    Numbers,
     Scale,
     across,
     as_floats,
-    as_tensor,
     check_names,
     colour,
     head,
@@ -95,24 +91,6 @@ class Series:
                 )
 
 
-def rank_series(name: str, ranks: Numbers) -> Series:
-    """The share of ranks that are at most k, over k: for `line_chart(..., step=True, x_log=True)`.
-
-    Args:
-        name: for the legend.
-        ranks: at least one, each at least 1.
-    """
-    values = as_tensor(ranks, "ranks")
-    if not len(values):
-        raise ValueError("ranks must not be empty")
-    if not bool(torch.isfinite(values).all()) or float(values.min()) < 1:
-        bad = values[~(torch.isfinite(values) & (values >= 1))][0]
-        raise ValueError(f"ranks must be finite and at least 1, got {float(bad):g}")
-    distinct, counts = values.unique(return_counts=True)
-    share = counts.double().cumsum(0) / len(values)
-    return Series(name, distinct.tolist(), share.tolist())
-
-
 def line_chart(
     series: Sequence[Series],
     *,
@@ -123,7 +101,6 @@ def line_chart(
     x_log: bool = False,
     y_log: bool = False,
     step: bool = False,
-    x_limits: tuple[float, float] | None = None,
     y_limits: tuple[float, float] | None = None,
 ) -> str:
     """Lines over a common axis, with intervals where they are given.
@@ -139,50 +116,51 @@ def line_chart(
         y_log: y by its logarithm; values not above 0 leave a gap.
         step: a value holds until the next x, the last to the end of the axis, as in a
             distribution function.
-        x_limits: what the horizontal axis covers at least.
         y_limits: what the vertical axis covers at least.
     """
     _check_series(series, x_log)
-    xs = [x for one in series for x in one.x] + _limits("x_limits", x_limits, x_log)
-    ys = _shown_values(series, y_log) + _limits("y_limits", y_limits, y_log)
-    hidden = sum(not can_show(y, log=y_log) for one in series for y in one.y)
+    xs = [x for line in series for x in line.x]
+    ys = _shown_values(series, y_log) + _limits(y_limits, y_log)
+    hidden = sum(not can_show(y, log=y_log) for line in series for y in line.y)
 
-    parts, top = head([one.name for one in series], y_label)
+    parts, top = head([line.name for line in series], y_label)
     foot = top + PLOT_HEIGHT
-    if any(can_show(y, log=y_log) for one in series for y in one.y):
+    if any(can_show(y, log=y_log) for line in series for y in line.y):
         vertical = upward(min(ys), max(ys), foot, top, log=y_log)
         left, right = label_room(vertical), WIDTH - EDGE - 6
         horizontal = across(min(xs), max(xs), left, right, log=x_log)
         parts += y_axis(vertical, left, right) + x_axis(horizontal, top, foot, x_label)
-        drawn = [_draw(i, one, horizontal, vertical, step) for i, one in enumerate(series)]
+        drawn = [_draw(i, line, horizontal, vertical, step) for i, line in enumerate(series)]
         # Markers above all lines, lines above all bands.
         parts += [part for layer in zip(*drawn, strict=True) for part in layer]
     else:
         parts.append(nothing_to_show(top, foot))
     note = hidden_note(hidden, log=y_log)
     parts, height = with_note(parts, foot, note)
-    told = " ".join([description, *(_summary(one, y_log) for one in series[:SUMMARISED]), note])
-    return picture("lines", parts, height, title=title, description=told.strip())
+    summary = " ".join(
+        [description, *(_summary(line, y_log) for line in series[:SUMMARISED]), note]
+    )
+    return picture("lines", parts, height, title=title, description=summary.strip())
 
 
-def _limits(name: str, limits: tuple[float, float] | None, log: bool) -> list[float]:
+def _limits(limits: tuple[float, float] | None, log: bool) -> list[float]:
     if limits is None:
         return []
     low, high = limits
     if not (can_show(low, log=log) and can_show(high, log=log) and low <= high):
         above = " above 0" if log else ""
-        raise ValueError(f"{name} must be two finite numbers{above}, low first, got {limits}")
+        raise ValueError(f"y_limits must be two finite numbers{above}, low first, got {limits}")
     return [low, high]
 
 
 def _check_series(series: Sequence[Series], x_log: bool) -> None:
     if not series:
         raise ValueError("series must not be empty")
-    check_names([one.name for one in series], "series")
-    for one in series:
-        if x_log and len(one.x) and not can_show(one.x[0], log=True):
+    check_names([line.name for line in series], "series")
+    for line in series:
+        if x_log and len(line.x) and not can_show(line.x[0], log=True):
             raise ValueError(
-                f"series {one.name!r}: x must be above 0 on a log axis, got {one.x[0]}; "
+                f"series {line.name!r}: x must be above 0 on a log axis, got {line.x[0]}; "
                 "use x_log=False or leave that point out"
             )
 
@@ -190,16 +168,16 @@ def _check_series(series: Sequence[Series], x_log: bool) -> None:
 def _shown_values(series: Sequence[Series], log: bool) -> list[float]:
     return [
         value
-        for one in series
-        for values in (one.y, one.low, one.high)
+        for line in series
+        for values in (line.y, line.low, line.high)
         for value in (() if values is None else values)
         if can_show(value, log=log)
     ]
 
 
-def _summary(one: Series, log: bool) -> str:
-    name = one.name or NO_NAME
-    shown = [(x, y) for x, y in zip(one.x, one.y, strict=True) if can_show(y, log=log)]
+def _summary(line: Series, log: bool) -> str:
+    name = line.name or NO_NAME
+    shown = [(x, y) for x, y in zip(line.x, line.y, strict=True) if can_show(y, log=log)]
     if not shown:
         return f"{name}: no values."
     first, last = (f"{format_number(y)} at {format_number(x)}" for x, y in (shown[0], shown[-1]))
@@ -218,10 +196,10 @@ class _Point:
 
 
 def _draw(
-    index: int, one: Series, horizontal: Scale, vertical: Scale, step: bool
+    index: int, line: Series, horizontal: Scale, vertical: Scale, step: bool
 ) -> tuple[str, str, str]:
     """Bands, lines and markers of a series."""
-    runs = [_thin(run) for run in _runs(one, horizontal, vertical)]
+    runs = [_thin(run) for run in _runs(line, horizontal, vertical)]
     count = sum(len(run) for run in runs)
     mark_all = count <= MARK_ALL and not step
     bands: list[str] = []
@@ -230,7 +208,7 @@ def _draw(
     taken: set[tuple[int, int]] = set()
     for run in runs:
         corners = _corners([(p.x, p.y) for p in run], step)
-        if step and run is runs[-1] and can_show(one.y[-1], log=vertical.log):
+        if step and run is runs[-1] and can_show(line.y[-1], log=vertical.log):
             corners.append((horizontal.end, run[-1].y))
         if len(corners) > 1:
             lines.append(f'<path class="{stroke(index)}" d="{path(corners)}"/>')
@@ -242,7 +220,7 @@ def _draw(
             if mark_all or (alone and cell not in taken) or _is_sparse(i, index, count):
                 taken.add(cell)
                 marks += _whisker(index, point) if mark_all or alone else []
-                marks.append(marker(index, point.x, point.y, _hover(one, point.index)))
+                marks.append(marker(index, point.x, point.y, _hover(line, point.index)))
     return "".join(bands), "".join(lines), "".join(marks)
 
 
@@ -252,22 +230,22 @@ def _is_sparse(i: int, index: int, count: int) -> bool:
     return i > 0 and i % every == (every // 2 + index * every // 4) % every
 
 
-def _hover(one: Series, i: int) -> str:
-    low, high = (None if ends is None else ends[i] for ends in (one.low, one.high))
-    value = format_interval(one.y[i], low, high)
-    return f"{one.name or NO_NAME}, {format_number(one.x[i])}: {value}"
+def _hover(line: Series, i: int) -> str:
+    low, high = (None if ends is None else ends[i] for ends in (line.low, line.high))
+    value = format_interval(line.y[i], low, high)
+    return f"{line.name or NO_NAME}, {format_number(line.x[i])}: {value}"
 
 
-def _runs(one: Series, horizontal: Scale, vertical: Scale) -> list[list[_Point]]:
+def _runs(line: Series, horizontal: Scale, vertical: Scale) -> list[list[_Point]]:
     """The stretches of a series between its gaps."""
     runs: list[list[_Point]] = [[]]
-    for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
+    for i, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
         if not can_show(y, log=vertical.log):
             runs.append([])
             continue
         low = high = None
-        if one.low is not None and one.high is not None:
-            bounds = one.low[i], one.high[i]
+        if line.low is not None and line.high is not None:
+            bounds = line.low[i], line.high[i]
             if all(can_show(bound) for bound in bounds):
                 low, high = (vertical.place(bound) for bound in bounds)
         runs[-1].append(_Point(horizontal.place(x), vertical.place(y), low, high, i))
@@ -281,14 +259,14 @@ def _thin(run: list[_Point]) -> list[_Point]:
     columns: dict[int, list[int]] = {}
     for i, point in enumerate(run):
         columns.setdefault(int(point.x / COLUMN), []).append(i)
-    kept: set[int] = set()
+    shown: set[int] = set()
     for column in columns.values():
-        kept |= {column[0], column[-1]}
-        kept |= {min(column, key=lambda i: run[i].y), max(column, key=lambda i: run[i].y)}
+        shown |= {column[0], column[-1]}
+        shown |= {min(column, key=lambda i: run[i].y), max(column, key=lambda i: run[i].y)}
         if run[column[0]].low is not None:
-            kept.add(max(column, key=lambda i: run[i].low or -math.inf))
-            kept.add(min(column, key=lambda i: run[i].high or math.inf))
-    return [run[i] for i in sorted(kept)]
+            shown.add(max(column, key=lambda i: run[i].low or -math.inf))
+            shown.add(min(column, key=lambda i: run[i].high or math.inf))
+    return [run[i] for i in sorted(shown)]
 
 
 def _corners(places: Sequence[tuple[float, float]], step: bool) -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ from `disk` or `charts`, which escape their own labels.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
@@ -108,47 +108,38 @@ class Page:
     footer: str
 
 
-def compare(
-    difference: float, half_width: float | None, *, lower_is_better: bool
-) -> Verdict | None:
-    """What may be said of a paired difference, model minus twin, by its interval.
-
-    "no difference" means that the interval contains 0. Without an interval (one seed), or with a
-    difference that is not a number, nothing can be said, and the answer is None.
-    """
-    if half_width is None or math.isnan(difference) or math.isnan(half_width):
-        return None
-    if half_width < 0:
-        raise ValueError(f"half_width must not be negative, got {half_width}")
-    if abs(difference) <= half_width:
-        return "no difference"
-    return "better" if (difference < 0) == lower_is_better else "worse"
-
-
 def render(page: Page) -> str:
     """The page as one HTML document."""
     body = "\n".join(
         [
             f"<header><h1>{markup(page.title)}</h1><p>{markup(page.lead)}</p></header>",
             _figures(page.figures, "Pictures", level=2),
-            _numbers(page.table),
+            f"<section><h2>The numbers</h2>\n{_table(page.table)}</section>" if page.table else "",
             *(_section(section) for section in page.sections),
-            _provenance(page.facts, page.command),
+            provenance(page.facts, page.command),
             f"<footer>{markup(page.footer)}</footer>",
         ]
     )
+    script = f"<script>\n{asset('disk.js')}</script>"
+    return html_document(
+        page.title, asset("page.css"), f"<body>\n<main>\n{body}\n</main>\n{script}"
+    )
+
+
+def html_document(title: str, style: str, body: str) -> str:
+    """The frame of every page: a document that loads nothing; `body` begins with its open tag."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{markup(page.title)}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n<script>\n{_asset('disk.js')}</script>\n</body>\n"
-        "</html>\n"
+        f"<title>{markup(title)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f"{body}\n</body>\n</html>\n"
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of this package: a style or a script."""
     return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -167,14 +158,12 @@ def _figure(figure: Figure, level: int) -> str:
     )
 
 
-def _numbers(table: Table | None) -> str:
-    return "" if table is None else f"<section><h2>The numbers</h2>\n{_table(table)}</section>"
-
-
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{markup(column)}</th>' for column in table.columns)
     rows = "\n".join(
-        f'<tr><th scope="row">{markup(row.name)}{_hint(row.hint)}</th>'
+        f'<tr><th scope="row">{markup(row.name)}'
+        + (f"<small>{markup(row.hint)}</small>" if row.hint else "")
+        + "</th>"
         + "".join(_cell(value) for value in row.values)
         + "</tr>"
         for row in table.rows
@@ -189,15 +178,9 @@ def _table(table: Table) -> str:
     )
 
 
-def _hint(hint: str) -> str:
-    return f"<small>{markup(hint)}</small>" if hint else ""
-
-
 def _cell(value: str | Cell) -> str:
-    if isinstance(value, str):
-        return f"<td>{markup(value)}</td>"
-    if value.verdict is None:
-        return f"<td>{markup(value.text)}</td>"
+    if isinstance(value, str) or value.verdict is None:
+        return f"<td>{markup(value if isinstance(value, str) else value.text)}</td>"
     kind = value.verdict.replace(" ", "-")
     return (
         f'<td>{markup(value.text)} <span class="verdict {kind}">'
@@ -213,10 +196,13 @@ def _section(section: Section) -> str:
     return "<section>" + "\n".join(parts) + "</section>"
 
 
-def _provenance(facts: tuple[tuple[str, str], ...], command: str) -> str:
+def provenance(facts: Sequence[tuple[str, str]], command: str) -> str:
+    """What was run, and how to run it again; either may be empty."""
     listed = "\n".join(f"<dt>{markup(name)}</dt><dd>{markup(value)}</dd>" for name, value in facts)
-    told = f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl></section>\n" if facts else ""
-    return (
-        f'{told}<section><h2>How to rerun it</h2>\n<pre tabindex="0"><code>{markup(command)}'
-        "</code></pre></section>"
-    )
+    parts = [f"<section><h2>What was run</h2>\n<dl>\n{listed}\n</dl></section>"] if facts else []
+    if command:
+        parts.append(
+            '<section><h2>How to rerun it</h2>\n<pre tabindex="0"><code>'
+            f"{markup(command)}</code></pre></section>"
+        )
+    return "\n".join(parts)

@@ -36,13 +36,13 @@ def shorten(text: str, room: float, font: float) -> str:
     if text_width(text, font) <= room:
         return text
     left = room - text_width("…", font)
-    kept = 0
+    count = 0
     for letter in text:
         left -= font * _letter_width(letter)
         if left < 0:
             break
-        kept += 1
-    return text[:kept].rstrip() + "…"
+        count += 1
+    return text[:count].rstrip() + "…"
 
 
 def _letter_width(letter: str) -> float:
