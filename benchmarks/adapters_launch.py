@@ -1,11 +1,12 @@
-"""What two parts of HypLoRA's kernels gain: the private launcher, and the Triton pair of the boost.
+"""What launching a kernel costs in HypLoRA: three ways to do it, side by side.
 
     python -m benchmarks.adapters_launch --device cuda --commit HASH
 
-times steps of a model and of a layer in eager mode, without CUDA graphs, with and without each of
-them: kernels launched by `beltrami.kernels.launch.launcher` or by Triton's own `kernel[grid](...)`,
-and the boosted map by its kernels or by its plain reference. The competitors take turns and share
-their modules. It prints a table in Markdown and takes about three minutes on an H200.
+times steps of a model and of a layer in eager mode, without CUDA graphs, with kernels launched by
+Triton's `kernel[grid](...)`, by `beltrami.kernels.launch.launcher` (a compiled kernel that is kept,
+`compiled[grid](...)`), or past all of Triton's Python (`compiled.run`, which is private). The
+competitors take turns and share their modules. It prints a table in Markdown and takes about two
+minutes on an H200.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from typing import Any, Literal
 from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from beltrami.kernels.hyplora import boosted_linear
 from beltrami.kernels.launch import launcher
 from benchmarks import adapters_cases, timings
 from benchmarks.adapters_cases import (
@@ -60,64 +60,61 @@ class Options:
     """The commit to name in the table, where git cannot tell."""
 
 
+TRITON, CACHED, PRIVATE = "Triton", "cached", "private"
+
+
 @dataclass(frozen=True)
 class Arm:
-    """An adapter and how its kernels are launched.
-
-    Args:
-        adapter: a name of `adapters_cases`.
-        private: whether the private launcher runs, else Triton's own.
-        fused: whether the boosted map runs its kernels, else the reference.
-    """
+    """An adapter, a name of `adapters_cases`, and how its kernels are launched."""
 
     adapter: str
-    private: bool = True
-    fused: bool = True
+    way: str = CACHED
 
     @property
     def name(self) -> str:
-        if self.adapter == LORA:
-            return LORA
-        if not self.fused:
-            return f"{self.adapter}, reference"
-        return f"{self.adapter}, {'private launcher' if self.private else 'Triton launch'}"
+        return LORA if self.adapter == LORA else f"{self.adapter}, {self.way}"
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Inside, kernels are launched as this arm says."""
-        with contextlib.ExitStack() as changes:
-            if not self.private:
-                changes.enter_context(patch.object(launcher, "_start", _triton_launch))
-                changes.enter_context(patch.object(launcher.Prepared, "__call__", _unprepared))
-            if not self.fused:
-                plain = patch.object(boosted_linear, "fused_module", lambda *_: None)
-                changes.enter_context(plain)
+        launch = {TRITON: _triton_launch, CACHED: launcher._launch, PRIVATE: _private_launch}
+        with patch.object(launcher, "_launch", launch[self.way]):
             yield
 
 
-ARMS = (
-    Arm(LORA),
-    Arm(OURS),
-    Arm(OURS, private=False),
-    Arm(BOOST),
-    Arm(BOOST, private=False),
-    Arm(BOOST, fused=False),
-)
-# Numerator and denominator: above 1.05 the second earns its place.
-COMPARISONS = (
-    (Arm(OURS, private=False), Arm(OURS)),
-    (Arm(BOOST, private=False), Arm(BOOST)),
-    (Arm(BOOST, fused=False), Arm(BOOST)),
-    (Arm(BOOST, fused=False), Arm(BOOST, private=False)),
+ARMS = (Arm(LORA), *(Arm(a, way) for a in (OURS, BOOST) for way in (TRITON, CACHED, PRIVATE)))
+COMPARISONS = tuple(
+    (Arm(a, slow), Arm(a, quick))
+    for a in (OURS, BOOST)
+    for slow, quick in ((TRITON, CACHED), (TRITON, PRIVATE), (CACHED, PRIVATE))
 )
 
 
-def _triton_launch(kernel: Any, grid: Any, _: int, *arguments: Any, **constants: Any) -> None:
+def _triton_launch(
+    kernel: Any, grid: Any, _: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> None:
     kernel[grid](*arguments, **constants)
 
 
-def _unprepared(self: launcher.Prepared, grid: Any, where: Tensor, *arguments: Any) -> None:
-    launcher.start(self.kernel, grid, where, *arguments, **self.constants)
+_compiled: dict[Any, Any] = {}
+
+
+def _private_launch(
+    kernel: Any, grid: Any, device: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> None:
+    kinds, values = launcher._classify(arguments)
+    key = (id(kernel), device, *kinds, *constants, *constants.values())
+    found = _compiled.get(key)
+    if found is None:
+        compiled = kernel[grid](*arguments, **constants)
+        _compiled[key] = compiled, tuple(kernel.arg_names[len(arguments) :])
+        return
+    compiled, names = found
+    x, y, z, *_ = (*grid, 1, 1)
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    about = compiled.function, compiled.packed_metadata
+    last = [constants[name] for name in names]
+    compiled.run(x, y, z, stream, *about, None, None, None, *values, *last)
 
 
 def problems(device: str, quick: bool) -> list[Problem]:

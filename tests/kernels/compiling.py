@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -102,6 +103,8 @@ def row_gaps() -> Iterator[int]:
 
 def adapted_linear() -> Iterator[int]:
     """At the sizes of the benchmark."""
+    import torch
+
     from beltrami.kernels.hyplora import adapted_linear_triton as adapted
     from beltrami.kernels.layers import curvature_law_triton as law
 
@@ -118,9 +121,12 @@ def adapted_linear() -> Iterator[int]:
         for kernel in (adapted._rows, adapted._gradient_rows):
             yield spilled(kernel, rows)
             yield spilled(kernel, rows, floats="fp64")  # as torch.compile hands numbers over
-        plan = adapted._plan(1, 4096, 14336, rank, False, True, stereographic)
-        for prepared in (plan.down, plan.up, plan.gain):
-            yield spilled(prepared.kernel, prepared.constants)
+        x, out = (torch.empty(1, n, dtype=torch.bfloat16) for n in (4096, 14336))
+        down, up = x.new_empty(rank, 4096), x.new_empty(14336, rank)
+        with patch.object(adapted, "launch") as launch:
+            adapted.few(x, down, up, 1.0, 1.0, 5.0, stereographic, out)
+        for call in launch.call_args_list:
+            yield spilled(call.args[0], call.kwargs)
     yield spilled(law._law, {"COUNT": law.COUNT})
 
 

@@ -14,8 +14,12 @@ from beltrami.kernels.hyplora.adapted_linear import adapted_linear
 from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
-from beltrami.kernels.hyplora import adapted_linear_operator, adapted_linear_triton
-from beltrami.kernels.launch.launcher import Prepared
+from beltrami.kernels.hyplora import (
+    adapted_linear_operator,
+    adapted_linear_triton,
+    norm_linear_triton,
+)
+from beltrami.kernels.launch.launcher import launch
 from tests.kernels.checks import saved_bytes
 from tests.kernels.compiling import kernels_seen, spills_of
 
@@ -127,31 +131,29 @@ def test_many_tokens_take_one_pass(
     rank: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", 64)
-    started = []
-    call = Prepared.__call__
+    launched = []
 
-    def noted(self: Prepared, *arguments: Any) -> None:
-        started.append(self.kernel.__name__)
-        call(self, *arguments)
+    def noted(kernel: Any, *arguments: Any, **constants: Any) -> None:
+        launched.append(kernel.__name__)
+        launch(kernel, *arguments, **constants)
 
-    monkeypatch.setattr(Prepared, "__call__", noted)
+    for module in (adapted_linear_triton, norm_linear_triton):
+        monkeypatch.setattr(module, "launch", noted)
     check(torch.bfloat16, device, tokens=(2, 70), rank=rank, longest=3.0, learned=learned)
-    assert started == ["_rows", "_gradient_rows", "_input_gradient", "_rows"]
+    assert launched == ["_rows", "_gradient_rows", "_input_gradient", "_rows"]
     check(torch.bfloat16, device, tokens=(70,), rank=rank, longest=1.9, stereographic=True)
-    assert len(started) == 8
+    assert len(launched) == 8
 
 
 def test_few_tokens_take_several_chunks_and_blocks(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adapted_linear_triton._plan.cache_clear()
     monkeypatch.setattr(adapted_linear_triton, "CHUNK", 16)
     monkeypatch.setattr(adapted_linear_triton, "COLUMNS", 8)
     monkeypatch.setattr(adapted_linear_triton, "UP_COLUMNS", 16)
     monkeypatch.setattr(adapted_linear_triton, "GAIN_COLUMNS", 16)
     check(torch.float32, device, tokens=(1,), longest=2.0)
     check(torch.float32, device, tokens=(2, 3))
-    adapted_linear_triton._plan.cache_clear()
 
 
 def test_without_kernels_it_is_the_parts() -> None:

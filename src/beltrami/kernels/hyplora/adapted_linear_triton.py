@@ -8,8 +8,7 @@ made. No sum is spread over programs: the same input gives the same bits.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -33,9 +32,10 @@ from beltrami.kernels.hyplora.norm_linear_triton import (
     ONE_PASS_RANK,
     interpreted,
     padded,
+    power_of_2,
 )
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype, under_autocast
-from beltrami.kernels.launch.launcher import Prepared, parts
+from beltrami.kernels.launch.launcher import cdiv, launch
 
 __all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
 
@@ -83,9 +83,9 @@ def rows(
         x = x.contiguous()
     u, z = x.new_empty(n, rank), x.new_empty(n, rank)
     n2, m2 = (x.new_empty(n, 1, dtype=torch.float32) for _ in range(2))
-    kernel, _ = _one_pass(rank, isinstance(c, Tensor), longest is not None, stereographic)
-    kernel(
-        (parts(n, FORWARD_ROWS), 1, 1),
+    launch(
+        _rows,
+        (cdiv(n, FORWARD_ROWS),),
         x,
         down.contiguous(),
         gram,
@@ -100,6 +100,7 @@ def rows(
         x.stride(0),
         float(scaling),
         0.0 if longest is None else float(longest) ** 2,
+        **_constants(rank, FORWARD_ROWS, c, longest, stereographic),
     )
     return u, n2, z, m2
 
@@ -130,9 +131,9 @@ def gradient_rows(
     wu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
     dn2 = torch.empty_like(n2)
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
-    _, kernel = _one_pass(rank, isinstance(c, Tensor), longest is not None, stereographic)
-    kernel(
-        (parts(n, BACKWARD_ROWS), 1, 1),
+    launch(
+        _gradient_rows,
+        (cdiv(n, BACKWARD_ROWS),),
         dy,
         up.contiguous(),
         u,
@@ -151,28 +152,24 @@ def gradient_rows(
         dy.stride(0),
         float(scaling),
         0.0 if longest is None else float(longest) ** 2,
+        **_constants(rank, BACKWARD_ROWS, c, longest, stereographic),
     )
     return du, dn2, z, wu, by_c
 
 
-@functools.lru_cache(maxsize=4096)
-def _one_pass(
-    rank: int, stored: bool, limited: bool, stereographic: bool
-) -> tuple[Prepared, Prepared]:
-    """The kernels of many tokens, forwards and backwards."""
-    constants: dict[str, Any] = {
-        "C_STORED": stored,
-        "LIMITED": limited,
+def _constants(
+    rank: int, rows: int, c: Tensor | float, longest: float | None, stereographic: bool
+) -> dict[str, Any]:
+    return {
+        "C_STORED": isinstance(c, Tensor),
+        "LIMITED": longest is not None,
         "STEREOGRAPHIC": stereographic,
         "RANK": padded(rank),
+        "ROWS": rows,
         "COLUMNS": COLUMNS,
         "WIDEN": interpreted(),
         "num_warps": 8 if rank > MOST_OF_FOUR_WARPS else 4,
     }
-    return (
-        Prepared(_rows, ROWS=FORWARD_ROWS, **constants),
-        Prepared(_gradient_rows, ROWS=BACKWARD_ROWS, **constants),
-    )
 
 
 def takes_few(x: Tensor, up: Tensor) -> bool:
@@ -193,76 +190,59 @@ def few(
 ) -> None:
     """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
     x = x.contiguous()  # of few rows; else a kernel would be compiled for every distance of theirs
-    stored, limited = isinstance(c, Tensor), longest is not None
-    plan = _plan(*x.shape, *up.shape, stored, limited, stereographic)
-    between = x.new_empty(plan.room, dtype=torch.float32)
-    plan.down(plan.down_grid, x, down.contiguous(), between)
-    plan.up(plan.up_grid, up.contiguous(), between)
-    reach = 0.0 if longest is None else float(longest) ** 2
-    plan.gain(plan.gain_grid, out, between, readable(c, x), float(scaling), reach)
-
-
-class _Plan(NamedTuple):
-    """The kernels of `few` for layers of one shape, their grids, and the numbers between them."""
-
-    room: int
-    down: Prepared
-    up: Prepared
-    gain: Prepared
-    down_grid: tuple[int, int, int]
-    up_grid: tuple[int, int, int]
-    gain_grid: tuple[int, int, int]
-
-
-@functools.lru_cache(maxsize=4096)
-def _plan(
-    n: int,
-    inputs: int,
-    outputs: int,
-    rank: int,
-    stored: bool,
-    limited: bool,
-    stereographic: bool,
-) -> _Plan:
-    """Sizes are compiled in: a model has few of them, and each number handed over takes time."""
-    chunks, blocks = parts(inputs, CHUNK), parts(outputs, UP_COLUMNS)
+    n, inputs = x.shape
+    outputs, rank = up.shape
+    chunks, blocks = cdiv(inputs, CHUNK), cdiv(outputs, UP_COLUMNS)
     # Of each token: parts of u and of n² by chunks, B·u, and parts of m² by blocks.
     room = chunks * (rank + 1) + outputs + blocks
-    sizes: dict[str, Any] = {"CHUNKS": chunks, "RANK": rank, "ROOM": room}
-    chunk_tile = triton.next_power_of_2(chunks)
-    return _Plan(
-        n * room,
-        Prepared(
-            _few_down,
-            INPUTS=inputs,
-            TILE=padded(rank),
-            CHUNK=CHUNK,
-            COLUMNS=COLUMNS,
-            **sizes,
-        ),
-        Prepared(
-            _few_up,
-            OUTPUTS=outputs,
-            CHUNK_TILE=chunk_tile,
-            TILE=padded(rank),
-            COLUMNS=UP_COLUMNS,
-            **sizes,
-        ),
-        Prepared(
-            _few_gain,
-            BLOCKS=blocks,
-            OUTPUTS=outputs,
-            C_STORED=stored,
-            LIMITED=limited,
-            STEREOGRAPHIC=stereographic,
-            CHUNK_TILE=chunk_tile,
-            BLOCK_TILE=triton.next_power_of_2(blocks),
-            COLUMNS=GAIN_COLUMNS,
-            **sizes,
-        ),
-        (n, chunks, 1),
-        (n, blocks, 1),
-        (n, parts(outputs, GAIN_COLUMNS), 1),
+    between = x.new_empty(n * room, dtype=torch.float32)
+    # Sizes are compiled in: a model has few of them, and each number handed over takes time.
+    launch(
+        _few_down,
+        (n, chunks),
+        x,
+        down.contiguous(),
+        between,
+        INPUTS=inputs,
+        CHUNKS=chunks,
+        RANK=rank,
+        ROOM=room,
+        TILE=padded(rank),
+        CHUNK=CHUNK,
+        COLUMNS=COLUMNS,
+    )
+    launch(
+        _few_up,
+        (n, blocks),
+        up.contiguous(),
+        between,
+        CHUNKS=chunks,
+        OUTPUTS=outputs,
+        RANK=rank,
+        ROOM=room,
+        CHUNK_TILE=power_of_2(chunks),
+        TILE=padded(rank),
+        COLUMNS=UP_COLUMNS,
+    )
+    launch(
+        _few_gain,
+        (n, cdiv(outputs, GAIN_COLUMNS)),
+        out,
+        between,
+        readable(c, x),
+        float(scaling),
+        0.0 if longest is None else float(longest) ** 2,
+        CHUNKS=chunks,
+        BLOCKS=blocks,
+        OUTPUTS=outputs,
+        RANK=rank,
+        ROOM=room,
+        C_STORED=isinstance(c, Tensor),
+        LIMITED=longest is not None,
+        STEREOGRAPHIC=stereographic,
+        CHUNK_TILE=power_of_2(chunks),
+        BLOCK_TILE=power_of_2(blocks),
+        COLUMNS=GAIN_COLUMNS,
     )
 
 

@@ -24,7 +24,7 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
 )
 from beltrami.kernels.hyplora.norm_linear_triton import padded
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 
 __all__ = ["both", "gram_matrix", "rows", "rows_backward", "why_not"]
@@ -48,11 +48,11 @@ def why_not(u: Tensor, weight: Tensor, n2: Tensor, time_in: Tensor, time_out: Te
 def both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
     """[B b 0], (out, a multiple of 8)."""
     n, rank = weight.shape
-    width = ALIGNED * parts(rank + 1, ALIGNED)
+    width = ALIGNED * cdiv(rank + 1, ALIGNED)
     out = torch.empty(n, width, dtype=dtype, device=weight.device)
-    start(
+    launch(
         _both,
-        (parts(n, WEIGHT_ROWS),),
+        (cdiv(n, WEIGHT_ROWS),),
         weight.contiguous(),
         time_out.contiguous(),
         out,
@@ -78,9 +78,9 @@ def rows(
     n, rank, width = n2.numel(), u.shape[-1], gram.shape[-1]
     y = u.new_empty(*u.shape[:-1], width)
     if n:
-        start(
+        launch(
             _rows,
-            (parts(n, ROWS),),
+            (cdiv(n, ROWS),),
             u.contiguous(),
             gram.contiguous(),
             n2.contiguous(),
@@ -112,12 +112,12 @@ def rows_backward(
     """du, dn², s·ĝ·ŷ, ŷ, v·ŷ, and each program's share of dα and dc, (programs, r + 1)."""
     do, u, n2 = do.contiguous(), u.contiguous(), n2.contiguous()
     n, rank, width = n2.numel(), u.shape[-1], gram.shape[-1]
-    programs = parts(n, ROWS)
+    programs = cdiv(n, ROWS)
     du, dn2, scaled = torch.empty_like(u), torch.empty_like(n2), torch.empty_like(do)
     y, vy = (torch.empty_like(do, dtype=overflow_safe_dtype(u.dtype)) for _ in range(2))
     shares = n2.new_empty(programs, rank + 1)
     if n:
-        start(
+        launch(
             _rows_backward,
             (programs,),
             do,

@@ -18,7 +18,7 @@ from torch import Tensor
 from beltrami.kernels.hyplora import lorentz_gain
 from beltrami.kernels.hyplora.norm_linear_triton import DTYPES, MAX_RANK, interpreted, padded
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
-from beltrami.kernels.launch.launcher import is_traced, parts, start
+from beltrami.kernels.launch.launcher import cdiv, is_traced, launch
 from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
 
 ROWS = 32  # of a program
@@ -79,9 +79,9 @@ def rows(
     z, m2 = torch.empty_like(u), torch.empty_like(n2)
     n, rank = n2.numel(), u.shape[-1]
     if n:
-        start(
+        launch(
             _rows,
-            (parts(n, ROWS),),
+            (cdiv(n, ROWS),),
             u,
             gram.contiguous(),
             n2,
@@ -119,9 +119,9 @@ def rows_backward(
     by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
     n, rank = n2.numel(), u.shape[-1]
     if n:
-        start(
+        launch(
             _rows_backward,
-            (parts(n, ROWS),),
+            (cdiv(n, ROWS),),
             dz.contiguous(),
             u,
             gram.contiguous(),

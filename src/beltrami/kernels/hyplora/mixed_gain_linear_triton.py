@@ -19,7 +19,7 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
 )
 from beltrami.kernels.hyplora.norm_linear_triton import padded
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 
 __all__ = ["gram_matrix", "rows", "rows_backward", "why_not"]
 
@@ -49,9 +49,9 @@ def rows(
     z, m2 = torch.empty_like(u), torch.empty_like(n2)
     n, rank, count = n2.numel(), u.shape[-1], c.shape[-1]
     if n:
-        start(
+        launch(
             _rows,
-            (parts(n, ROWS),),
+            (cdiv(n, ROWS),),
             u,
             gram.contiguous(),
             n2,
@@ -94,9 +94,9 @@ def rows_backward(
     weights = None if weights is None else weights.contiguous()
     dweights = None if weights is None else torch.empty_like(weights)
     if n:
-        start(
+        launch(
             _rows_backward,
-            (parts(n, ROWS),),
+            (cdiv(n, ROWS),),
             dz.contiguous(),
             u,
             gram.contiguous(),

@@ -7,15 +7,13 @@ its gradient. No sum is spread over programs: the same input gives the same bits
 
 from __future__ import annotations
 
-import functools
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.kernels.launch.launcher import Prepared, parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 
 ONE_PASS = 4096  # tokens from which on one kernel takes both: fewer leave most of a GPU idle
 ONE_PASS_RANK = 64  # above, and for float32, its tiles do not fit every GPU's shared memory
@@ -49,9 +47,9 @@ def product_and_norms(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     n2 = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
     if n < ONE_PASS or rank > ONE_PASS_RANK or x.element_size() > 2:
         if n:
-            start(
+            launch(
                 _norms,
-                (parts(n, NORM_ROWS),),
+                (cdiv(n, NORM_ROWS),),
                 flat,
                 n2,
                 n,
@@ -62,9 +60,9 @@ def product_and_norms(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
             )
         return F.linear(x, weight), n2
     u = torch.empty(*x.shape[:-1], rank, dtype=x.dtype, device=x.device)
-    start(
+    launch(
         _product_and_norms,
-        (parts(n, PRODUCT_ROWS),),
+        (cdiv(n, PRODUCT_ROWS),),
         flat,
         weight.contiguous(),
         u,
@@ -89,9 +87,9 @@ def input_gradient(
     rank, columns = weight.shape
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if n:
-        kernel = _input_gradient_of(rank, add_to is not None)
-        kernel(
-            (parts(n, ROWS), parts(columns, COLUMNS), 1),
+        launch(
+            _input_gradient,
+            (cdiv(n, ROWS), cdiv(columns, COLUMNS)),
             flat,
             weight.contiguous(),
             du.contiguous(),
@@ -102,14 +100,13 @@ def input_gradient(
             columns,
             rank,
             row,
+            ADDS=add_to is not None,
+            RANK=padded(rank),
+            ROWS=ROWS,
+            COLUMNS=COLUMNS,
+            WIDEN=interpreted(),
         )
     return dx
-
-
-@functools.lru_cache(maxsize=1024)
-def _input_gradient_of(rank: int, adds: bool) -> Prepared:
-    constants = {"RANK": padded(rank), "ROWS": ROWS, "COLUMNS": COLUMNS, "WIDEN": interpreted()}
-    return Prepared(_input_gradient, ADDS=adds, **constants)
 
 
 def interpreted() -> bool:
@@ -119,7 +116,12 @@ def interpreted() -> bool:
 
 def padded(rank: int) -> int:
     """The size of a tile that holds so many numbers a row and can be multiplied."""
-    return max(LEAST_RANK, 1 << (rank - 1).bit_length())
+    return max(LEAST_RANK, power_of_2(rank))
+
+
+def power_of_2(n: int) -> int:
+    """The least power of 2 that is not less: Triton's own takes microseconds."""
+    return 1 << (n - 1).bit_length()
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int, int]:

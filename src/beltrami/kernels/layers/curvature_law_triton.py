@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora.norm_linear_triton import DTYPES, interpreted
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 from beltrami.kernels.rows.geodesic_rows_triton import ratio, root
 
 COUNT = 16  # numbers of a program
@@ -29,7 +29,7 @@ def value_and_slope(raw: Tensor, begin: float, up: float, down: float) -> tuple[
     value, slope = (torch.empty_like(raw, dtype=torch.float32) for _ in range(2))
     n = raw.numel()
     if n:
-        start(_law, (parts(n, COUNT),), raw, value, slope, begin, up, down, n, COUNT=COUNT)
+        launch(_law, (cdiv(n, COUNT),), raw, value, slope, begin, up, down, n, COUNT=COUNT)
     return value, slope
 
 

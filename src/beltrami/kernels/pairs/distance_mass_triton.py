@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 from beltrami.kernels.pairs.gram_distances import ROUNDING, ScaledRows
 
 ROWS, COLUMNS, TILES = 16, 128, 8  # pairs of a tile, and tiles of a program
@@ -42,13 +42,13 @@ def mass_and_slope(
     """Σ_j w·e^{−d}, (n,), and each pair's derivative in cosh(√c·d), (n, m)."""
     (n, width), m = a.space.shape, b.space.shape[0]
     slope = torch.empty(n, m, dtype=torch.float64, device=a.space.device)
-    strips = parts(m, COLUMNS * TILES)
+    strips = cdiv(m, COLUMNS * TILES)
     sums = slope.new_zeros(strips, n)
     if slope.numel():
         weights = weights.view(torch.uint8) if weights.dtype == torch.bool else weights
-        start(
+        launch(
             _pairs,
-            (parts(n, ROWS), strips),
+            (cdiv(n, ROWS), strips),
             a.space.mT.contiguous(),
             a.time,
             a.excess,
@@ -63,7 +63,7 @@ def mass_and_slope(
             m,
             weights.stride(0),
             weights.stride(1),
-            power=c**-0.5 if c else 1.0,
+            c**-0.5 if c else 1.0,
             WIDTH=width,
             FLAT=c == 0,
             UNIT=c == 1,

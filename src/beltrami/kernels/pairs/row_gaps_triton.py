@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 
 COLUMNS, WARPS = 128, 4  # a thread a column
 ROWS_AND_STEPS = {torch.float32: (32, 8), torch.float64: (16, 4)}  # that registers hold
@@ -25,7 +25,7 @@ def why_not(a: Tensor) -> str | None:
     interpreted = not isinstance(_gaps, triton.JITFunction)
     if not (a.is_cuda or interpreted):
         return f"it runs on a CUDA device, and a is on {a.device}"
-    if parts(len(a), COLUMNS) > MOST_STRIPS:
+    if cdiv(len(a), COLUMNS) > MOST_STRIPS:
         return f"it takes up to {MOST_STRIPS * COLUMNS} rows, got {len(a)}"
     return None
 
@@ -33,13 +33,13 @@ def why_not(a: Tensor) -> str | None:
 def row_gaps(a: Tensor, first: int, last: int) -> Tensor:
     """The largest gain of each row."""
     n, rows = len(a), last - first
-    strips = parts(n, COLUMNS)
+    strips = cdiv(n, COLUMNS)
     tile, steps = ROWS_AND_STEPS[a.dtype]
     found = a.new_full((rows, strips), -torch.inf)
     if found.numel() and n > 1:
-        start(
+        launch(
             _gaps,
-            (parts(rows, tile), strips),
+            (cdiv(rows, tile), strips),
             a.contiguous(),
             found,
             n,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from beltrami.geometry.ball import BORDER_EPS
 from beltrami.geometry.checks import Scalar
 from beltrami.kernels.launch.dtypes import accumulation_dtype
-from beltrami.kernels.launch.launcher import parts, start
+from beltrami.kernels.launch.launcher import cdiv, launch
 from beltrami.kernels.rows.adam_rows import AdamRates
 from beltrami.kernels.rows.geodesic_rows_triton import (
     advance,
@@ -114,21 +114,21 @@ def adam_rows_triton_(
     wide = accumulation_dtype(x.dtype)
     block = triton.next_power_of_2(width)
     rows_a_program = min(max(1, _WARP_ELEMENTS // block), _MOST_ROWS)
-    start(
-        _adam, (parts(rows, rows_a_program),),
+    launch(
+        _adam, (cdiv(rows, rows_a_program),),
         x, g, p, v, v_max, many_c,
         rows, width, inner, 1 if many_c is None else many_c.numel(),
         *strides[0], *strides[1], *strides[2], *strides[3], *strides[-1],
-        c=one_c,
-        step_size=float(rates.step_size),
-        correction=float(rates.correction),
-        weight1=1.0 - rates.beta1,
-        weight2=1.0 - rates.beta2,
-        eps=float(rates.eps),
-        decay=float(rates.decay),
-        keep=1.0 if rates.keep is None else float(rates.keep),
-        reach=1 - BORDER_EPS * torch.finfo(wide).eps,
-        stored_reach=1 - BORDER_EPS * torch.finfo(x.dtype).eps,
+        one_c,
+        float(rates.step_size),
+        float(rates.correction),
+        1.0 - rates.beta1,
+        1.0 - rates.beta2,
+        float(rates.eps),
+        float(rates.decay),
+        1.0 if rates.keep is None else float(rates.keep),
+        1 - BORDER_EPS * torch.finfo(wide).eps,
+        1 - BORDER_EPS * torch.finfo(x.dtype).eps,
         BALL=model == "poincare",
         DECAYS=rates.decay != 0,
         KEEPS=rates.keep is not None,
