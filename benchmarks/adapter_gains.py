@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from beltrami.data.word_problems import generate_problems
+from beltrami.models.pretrained.opening import open_language_model
 from beltrami.peft import HypLoraConfig, measure_gains
-from beltrami.recipes.hyplora.base_model import open_language_model
 from benchmarks.command import execute
 
 SHORT = 1e-3  # of B's entries

@@ -36,7 +36,7 @@ from beltrami.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
 from beltrami.diagnosis.curvature import curvature
 from beltrami.diagnosis.pictures import pictures
 from beltrami.diagnosis.products import products
-from beltrami.diagnosis.prompts import check_model, model_fingerprint, prompts
+from beltrami.diagnosis.prompts import check_model, prompts
 from beltrami.diagnosis.samples import sample_rows
 from beltrami.diagnosis.source import (
     Drawn,
@@ -51,6 +51,7 @@ from beltrami.diagnosis.table import table
 from beltrami.diagnosis.tree_likeness import tree_likeness
 from beltrami.diagnosis.verdict import judge
 from beltrami.diagnosis.words import wordfreq_version, words
+from beltrami.models.pretrained.opening import model_fingerprint
 from beltrami.recipes.checks import refuse_given
 from beltrami.recipes.folder import RunFolder
 from beltrami.report.page import render

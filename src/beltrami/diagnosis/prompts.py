@@ -14,21 +14,27 @@ from torch import Tensor
 from beltrami.analysis.correlation import spearman
 from beltrami.analysis.gromov import FEWEST, delta_hyperbolicity
 from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
-from beltrami.data.cache import MissingDataError, path_of
 from beltrami.data.load import list_hierarchies
 from beltrami.data.vectors import list_vectors
-from beltrami.data.word_problems import read_problems
+from beltrami.data.word_problems import WordProblem, gives_answer, read_problems
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.numbers import mean_of, significant
 from beltrami.diagnosis.source import Tick
 from beltrami.diagnosis.text_files import read_text
+from beltrami.models.pretrained.answers import generate_answers
+from beltrami.models.pretrained.opening import (
+    ENCODER,
+    SMOLLM2,
+    load_encoder,
+    open_language_model,
+)
+from beltrami.models.pretrained.prompts import encode, put
 
 BATCH, NEW_TOKENS = 16, 256  # of answers
 LONGEST = 2048  # tokens of a prompt; those behind are left out
 FEWEST_PROMPTS = 10  # of either kind, for a correlation
 RESAMPLED = 500  # times, for its interval
-ENCODER = "minilm"
-MODELS = ("smollm2", ENCODER)  # names that are models, and not tables alone
+MODELS = (SMOLLM2, ENCODER)  # names that are models, and not tables alone
 _OTHER_HALF = 0.5  # of the work: answers take the first
 
 
@@ -51,13 +57,16 @@ class Seen:
 
 def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
     """Relative δ of the tokens of each prompt, beside noise, with correlations."""
-    model, tokenizer = load_model(config.source, answering=config.task is not None)
     if config.task is not None:
+        opened = open_language_model(config.source)
+        model: Any = opened.load(torch.float32).eval()
+        tokenizer = opened.tokenizer
         asked = read_problems(config.task)[: config.prompts]
         right, texts = _answer(model, tokenizer, asked, lambda share: tick(_OTHER_HALF * share))
         told = [Prompt(text, ok) for text, ok in zip(texts, right, strict=True)]
     else:
         assert config.texts is not None
+        model, tokenizer = load_encoder(config.source)
         told = read_prompts(config.texts)[: config.prompts]
     begun = _OTHER_HALF if config.task is not None else 0.0
     deltas, noise, at_radii, lengths, known = [], [], [], [], []
@@ -172,59 +181,19 @@ def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> Seen:
     )
 
 
-def model_fingerprint(source: str) -> str:
-    """Of all weights of a model in a folder; of others their name says which they are."""
-    from beltrami.recipes.hyplora.base_model import folder_fingerprint
-
-    return folder_fingerprint(Path(source)) if Path(source).is_dir() else source
-
-
-def load_model(source: str, *, answering: bool) -> tuple[Any, Any]:
-    """A model and its tokenizer: one that writes, or its states alone."""
-    from beltrami.recipes.hyplora.base_model import MISSING, open_language_model
-
-    try:
-        from transformers import AutoModel, AutoTokenizer
-    except ImportError as error:
-        raise ValueError(MISSING) from error
-    if source == ENCODER:
-        try:
-            folder = str(path_of(ENCODER))
-        except MissingDataError as error:
-            raise ValueError(str(error)) from error
-        encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
-        return encoder.eval(), AutoTokenizer.from_pretrained(folder)
-    base = open_language_model(source)
-    if answering:
-        return base.load(torch.float32).eval(), base.tokenizer
-    assert base.place is not None
-    return AutoModel.from_pretrained(base.place, dtype=torch.float32).eval(), base.tokenizer
-
-
 def _answer(
-    model: Any, tokenizer: Any, problems: Sequence[Any], tick: Tick
+    model: Any, tokenizer: Any, problems: Sequence[WordProblem], tick: Tick
 ) -> tuple[list[bool], list[str]]:
     """Whether the model's greedy answers are right, and the questions as they were put."""
-    from beltrami.recipes.hyplora.methods import FineTuned
-    from beltrami.recipes.hyplora.prompts import encode, put
-    from beltrami.recipes.hyplora.questions import Questions
-    from beltrami.recipes.hyplora.scoring import Place, answers
-
     coded = encode(problems, tokenizer, prompt="auto", longest=LONGEST)
-    judge = Questions("task", (), (), {"task": problems})
     right: list[bool] = []
     for first in range(0, len(coded), BATCH):
-        said = answers(
-            FineTuned(model),
-            coded[first : first + BATCH],
-            tokenizer,
-            Place(torch.device("cpu"), bfloat16=False),
-            batch=BATCH,
-            beams=1,
-            new_tokens=NEW_TOKENS,
+        here = slice(first, first + BATCH)
+        answers = generate_answers(
+            model, coded[here], tokenizer, batch=BATCH, new_tokens=NEW_TOKENS
         )
-        some = problems[first : first + BATCH]
-        right += [judge.is_right(text, p) for text, p in zip(said, some, strict=True)]
+        pairs = zip(answers, problems[here], strict=True)
+        right += [gives_answer(text, problem.answer) for text, problem in pairs]
         tick(len(right) / len(coded))
     return right, [put(p.question, "plain", tokenizer) for p in problems]
 

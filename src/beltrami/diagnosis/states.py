@@ -10,13 +10,9 @@ from torch import Tensor
 
 from beltrami.data.vectors import Vectors
 from beltrami.diagnosis.config import DiagnoseConfig
-from beltrami.diagnosis.prompts import (
-    hidden_states,
-    load_model,
-    model_fingerprint,
-    read_prompts,
-)
+from beltrami.diagnosis.prompts import hidden_states, read_prompts
 from beltrami.diagnosis.source import Tick
+from beltrami.models.pretrained.opening import load_encoder, model_fingerprint
 
 
 class HiddenStates(Vectors):
@@ -35,7 +31,7 @@ class HiddenStates(Vectors):
 def open_states(config: DiagnoseConfig, tick: Tick) -> HiddenStates:
     """The states of all prompts of --texts, in --layer."""
     assert config.texts is not None
-    model, tokenizer = load_model(config.source, answering=False)
+    model, tokenizer = load_encoder(config.source)
     prompts = read_prompts(config.texts)[: config.prompts]
     rows, tokens, cut = [], [], 0
     for i, prompt in enumerate(prompts):

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from beltrami.models.pretrained.opening import load_causal
 from beltrami.recipes.family import losses as module
-from beltrami.recipes.family.losses import load_causal, text_loss
+from beltrami.recipes.family.losses import text_loss
 from tests.recipes.family import tiny
 
 pytest.importorskip("transformers", reason='needs pip install "beltrami[llm]"')
@@ -110,25 +111,6 @@ def test_progress_reaches_the_end(tmp_path: Path) -> None:
     text_loss(*loaded, tiny.sentences(9), batch=2, tick=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1
-
-
-def test_models_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no tokenizer that can be read"):
-        load_causal(str(tmp_path))
-    tiny.save_tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="no causal language model"):
-        load_causal(str(tmp_path))
-
-
-def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    path = tiny.llama(tmp_path) / "model.safetensors"
-    tensors = load_file(path)
-    del tensors["lm_head.weight"]
-    save_file(tensors, path, metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"lacks weights .*lm_head\.weight"):
-        load_causal(str(tmp_path))
 
 
 @pytest.mark.parametrize("options", [{"longest": 1}, {"batch": 0}])

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from beltrami.models.pretrained.opening import load_causal
 from beltrami.recipes.family.config import FamilyConfig
-from beltrami.recipes.family.losses import load_causal, text_loss
+from beltrami.recipes.family.losses import text_loss
 from beltrami.recipes.family.measure import loss_fit, measure_family, notes
 from beltrami.recipes.family.report import family_page
 from beltrami.report.page import render

@@ -301,7 +301,7 @@ def test_models_that_cannot_be_used(tmp_path: Path) -> None:
     shape = T5Config(vocab_size=200, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
     T5ForConditionalGeneration(shape).save_pretrained(tmp_path / "t5")
     prepared(SMALL).base.tokenizer.save_pretrained(tmp_path / "t5")
-    with pytest.raises(ValueError, match="is no causal language model: t5"):
+    with pytest.raises(ValueError, match="is not a causal language model: t5"):
         HypLoraRecipe(dataclasses.replace(SMALL, model=str(tmp_path / "t5"), **given))
 
 

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from beltrami.data.word_problems import generate_problems
+from beltrami.models.pretrained.prompts import Coded, encode, training_batch
 from beltrami.recipes.hyplora.corpora import arithmetic_corpus
 from beltrami.recipes.hyplora.methods import FineTuned, fine_tuned
-from beltrami.recipes.hyplora.prompts import Coded, encode, training_batch
 from beltrami.recipes.hyplora.scoring import (
     Place,
     answer_loss,
-    answers,
     curvature_curves,
     gain_curves,
     kept_megabytes,
@@ -46,21 +45,6 @@ def adapted(method: str, **told: Any) -> FineTuned:
         "hyplora": told,
     }  # fmt: skip
     return fine_tuned(tiny_llama(), settings, [])
-
-
-class Echo(nn.Module):
-    """Answers with the question's first word, from a mask that leaves padding out."""
-
-    def generate(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Tensor:
-        first = attention_mask.argmax(1) + 1  # behind the token that begins every text
-        said = input_ids.gather(1, first.unsqueeze(1))
-        return torch.cat([input_ids, said], 1)
-
-
-@pytest.mark.parametrize("batch", [1, 3, 100])
-def test_answers_come_in_the_order_of_questions(batch: int) -> None:
-    said = answers(FineTuned(Echo()), CODED, TOKENIZER, PLACE, batch=batch, beams=1, new_tokens=1)
-    assert said == [TOKENIZER.decode(one.question[1]) for one in CODED]
 
 
 def test_the_loss_is_a_mean_over_tokens_of_solutions() -> None:

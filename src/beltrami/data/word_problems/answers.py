@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 MARK = "####"  # GSM8K's sign in front of the answer
 _NUMBERS = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|-?\.\d+")
 _SAYING = re.compile(rf"answer\s*(?:is|:|=)|{MARK}", re.IGNORECASE)
+LETTERS = frozenset("ABCDE")  # of choices
 _CHOICE = re.compile(r"\b([A-E])\b")
 
 
@@ -63,6 +64,13 @@ def same_answer(found: str | None, expected: str) -> bool:
     if a is None or b is None:
         return found.strip().upper() == expected.strip().upper()
     return abs(a - b) <= Decimal("0.00005")
+
+
+def gives_answer(text: str, expected: str, words: Sequence[str] = ()) -> bool:
+    """Whether a text gives the expected answer: one of the words, a letter or a number."""
+    if words:
+        return same_answer(find_word(text, words), expected)
+    return same_answer(find_answer(text, choice=expected in LETTERS), expected)
 
 
 def _number(text: str) -> Decimal | None:

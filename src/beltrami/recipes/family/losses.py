@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ _SCORED_AT_ONCE = 1 << 26  # scores that are made probabilities at once, 256 MiB
 _FEWEST = 2  # tokens that have a prediction
 _LOOKED_AT = 8  # tokens that a model is tried with
 ROUNDED = 1.0  # units of the last digit of the largest score
-_MISSING = 'losses need transformers: pip install "beltrami[llm]"'
 
 Tick = Callable[[float], None]
 
@@ -93,44 +91,6 @@ def text_loss(
     if not loss < float("inf"):  # false for nan, too
         raise ValueError(f"the loss is {loss}: weights that are not finite, or too narrow a dtype")
     return TextLoss(loss, predicted, len(coded), skipped, cut, longest)
-
-
-def load_causal(source: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-    """A causal language model and its tokenizer: a folder, a name on the hub, or smollm2.
-
-    Weights are read from safetensors alone; one that is missing would be drawn at random, and is
-    an error.
-    """
-    from beltrami.recipes.hyplora.base_model import open_language_model
-    from beltrami.recipes.hyplora.config import SMOLLM2
-    from beltrami.recipes.hyplora.progress import no_bars
-
-    try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise ValueError(_MISSING) from error
-    place = str(open_language_model(SMOLLM2).place) if source == SMOLLM2 else source
-    where: dict[str, Any] = {"local_files_only": True} if Path(place).is_dir() else {}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **where)
-    except Exception as error:  # tokenizers raise whatever they like
-        raise ValueError(f"{source} has no tokenizer that can be read ({_first(error)})") from error
-    try:
-        with no_bars():
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                place, dtype=dtype, use_safetensors=True, output_loading_info=True, **where
-            )
-        model, told = loaded
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{source} is no causal language model with safetensors ({_first(error)})"
-        ) from error
-    if missing := sorted(told["missing_keys"]):
-        raise ValueError(
-            f"{source} lacks weights of a causal language model, such as {missing[0]}; save it "
-            "with AutoModelForCausalLM"
-        )
-    return model.eval(), tokenizer
 
 
 def _reach(model: Any, tokenizer: Any, longest: int) -> int:
@@ -211,7 +171,3 @@ def _row_sum(scores: Tensor, tokens: Tensor) -> float:
     for some, right in zip(scores.split(step), tokens.split(step), strict=True):
         total += cross_entropy(some.float(), right, reduction="none").double().sum()
     return float(total)
-
-
-def _first(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -35,13 +35,12 @@ from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.vectors import Unembedding, VectorsError, list_vectors, open_unembedding
 from beltrami.diagnosis.diagnose import Silent, Watcher
 from beltrami.diagnosis.numbers import finite, plain
-from beltrami.diagnosis.prompts import model_fingerprint
 from beltrami.diagnosis.superposition import superposition
+from beltrami.models.pretrained.opening import SMOLLM2, load_causal, model_fingerprint
 from beltrami.recipes.family.config import FamilyConfig
-from beltrami.recipes.family.losses import Tick, load_causal, text_loss
+from beltrami.recipes.family.losses import Tick, text_loss
 from beltrami.recipes.family.texts import read_texts
 from beltrami.recipes.folder import RunFolder
-from beltrami.recipes.hyplora.config import SMOLLM2
 from beltrami.report.page import render
 
 SCHEMA = "beltrami.family/1"
@@ -134,7 +133,8 @@ class _Work:
         loaded = cache(lambda: self._loaded(source))
         for dataset, texts in self.texts.items():
             sha = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass"))
-            told = ["loss", _fingerprint(source), sha.hexdigest(), config.longest, config.dtype]
+            inputs = [model_fingerprint(source), sha.hexdigest(), config.longest, config.dtype]
+            told = ["loss", *inputs]
 
             def measure(tick: Tick, texts: list[str] = texts) -> dict[str, Any]:
                 longest, batch = config.longest, config.batch
@@ -286,13 +286,6 @@ def _check_model(source: str, texts: bool) -> None:
             f"--texts needs models of transformers, and {source} is "
             f"{'a table' if source in list_vectors() else 'a file'}; give its folder"
         )
-
-
-def _fingerprint(source: str) -> str:
-    try:
-        return model_fingerprint(source)
-    except ValueError as error:  # which calls the model an option that there is none of here
-        raise ValueError(str(error).removeprefix("--model ")) from error
 
 
 def _opened(source: str) -> Unembedding:

@@ -15,19 +15,18 @@ from beltrami.data.taxonomy_questions import NO, YES, taxonomy_questions
 from beltrami.data.word_problems import (
     WordProblem,
     find_answer,
-    find_word,
     generate_problems,
+    gives_answer,
     read_problems,
-    same_answer,
     without_overlap,
 )
+from beltrami.data.word_problems.answers import LETTERS
 from beltrami.recipes.hyplora.config import GENERATED, HypLoraRunConfig
 
 TRAINED_ON, TESTED_ON = 2400, 300  # generated questions, if not told otherwise
 CHOSEN_BY = 200  # questions at most, a tenth of those to train on
 HELD_OUT = 0.2  # of data that come without a test, at most:
 MOST_HELD_OUT = 500
-LETTERS = frozenset("ABCDE")
 MOST_WORDS = 50  # different answers that are still taken for words to choose from
 
 
@@ -67,9 +66,7 @@ class Questions:
 
     def is_right(self, text: str, problem: WordProblem) -> bool:
         """Whether a text gives the problem's answer."""
-        if self.words:
-            return same_answer(find_word(text, self.words), problem.answer)
-        return same_answer(find_answer(text, choice=problem.answer in LETTERS), problem.answer)
+        return gives_answer(text, problem.answer, self.words)
 
 
 def load_questions(config: HypLoraRunConfig) -> Questions:

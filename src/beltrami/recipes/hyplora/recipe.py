@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
+from beltrami.models.pretrained.answers import generate_answers
+from beltrami.models.pretrained.prompts import Coded, encode
 from beltrami.recipes.hyplora.base_model import BaseModel, open_base_model
 from beltrami.recipes.hyplora.bottleneck import target_names
 from beltrami.recipes.hyplora.config import NAMES, RESIDUAL, TWIN, HypLoraRunConfig
@@ -22,12 +24,10 @@ from beltrami.recipes.hyplora.methods import (
     fine_tuned,
 )
 from beltrami.recipes.hyplora.presets import TINY
-from beltrami.recipes.hyplora.prompts import Coded, encode
 from beltrami.recipes.hyplora.questions import load_questions
 from beltrami.recipes.hyplora.scoring import (
     Place,
     answer_loss,
-    answers,
     curvature_curves,
     gain_curves,
     kept_megabytes,
@@ -217,14 +217,15 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         place = Place(session.device, trial["precision"] == "bfloat16")
         batch, asked = self.config.test_batch, self.questions
         with self._threads(session.device):
-            said = answers(
-                model,
+            said = generate_answers(
+                model.eval().model,
                 self._coded["test"],
                 self.base.tokenizer,
-                place,
                 batch=batch,
                 beams=trial["beams"],
                 new_tokens=trial["new_tokens"],
+                device=place.device,
+                bfloat16=place.bfloat16,
             )
             # As many at once as a step trains on: those fit, and the tests' many need not, since
             # a loss asks for the logits of every token.

@@ -1,4 +1,4 @@
-"""What a fine-tuned model says, what it costs, and what its gains are."""
+"""The loss of a fine-tuned model on answers, what it costs, and its gains."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.saved_memory import saved_bytes
+from beltrami.models.pretrained.prompts import Coded, training_batch
 from beltrami.recipes.hyplora.methods import FineTuned
-from beltrami.recipes.hyplora.prompts import Coded, question_batch, training_batch
 from beltrami.recipes.hyplora.training import mixed_precision, summed_loss
 
 QUANTILES = 101  # of the gains of a kind of layer
@@ -27,43 +27,6 @@ class Place:
 
     device: torch.device
     bfloat16: bool
-
-
-@torch.no_grad()
-def answers(
-    model: FineTuned,
-    coded: Sequence[Coded],
-    tokenizer: Any,
-    place: Place,
-    *,
-    batch: int,
-    beams: int,
-    new_tokens: int,
-) -> list[str]:
-    """What a model says to each question."""
-    from transformers import GenerationConfig
-
-    said = [""] * len(coded)
-    config = GenerationConfig(
-        max_new_tokens=new_tokens,
-        do_sample=False,
-        num_beams=beams,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model.eval()
-    # Alike in length, so that little is padded.
-    order = sorted(range(len(coded)), key=lambda i: len(coded[i].question))
-    for start in range(0, len(order), batch):
-        some = order[start : start + batch]
-        asked = question_batch([coded[i] for i in some], tokenizer.pad_token_id)
-        moved = {name: value.to(place.device) for name, value in asked.items()}
-        with mixed_precision(place.device, place.bfloat16):
-            found = model.model.generate(**moved, generation_config=config)
-        new = found[:, moved["input_ids"].shape[1] :]
-        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-        for i, text in zip(some, texts, strict=True):
-            said[i] = text
-    return said
 
 
 @torch.no_grad()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,8 +20,8 @@ from torch import Tensor, nn
 
 from beltrami.data.cache import cache_folder
 from beltrami.data.lock import locked
+from beltrami.models.pretrained.opening import publish
 from beltrami.recipes.hyplora.corpora import Corpus
-from beltrami.recipes.hyplora.progress import no_bars
 from beltrami.train.checkpoint import load_checkpoint, save_checkpoint
 from beltrami.train.progress import ProgressListener
 from beltrami.train.seeding import seeded
@@ -111,23 +109,6 @@ def make_tokenizer(sample: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=words, clean_up_tokenization_spaces=False, **SPECIAL
     )
-
-
-def publish(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
-    """Write a model's folder whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        with no_bars():
-            model.save_pretrained(made)
-        tokenizer.save_pretrained(made)
-        for path in made.iterdir():
-            path.chmod(0o644)  # safetensors makes files that only their owner can read
-        made.chmod(0o755)
-        made.rename(folder)
-    except BaseException:  # also on Ctrl-C
-        shutil.rmtree(made, ignore_errors=True)
-        raise
 
 
 def tiny_shape(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:

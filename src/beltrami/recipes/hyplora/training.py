@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.models.pretrained.prompts import IGNORED, Coded, training_batch
 from beltrami.recipes.hyplora.methods import FineTuned
-from beltrami.recipes.hyplora.prompts import IGNORED, Coded, training_batch
 from beltrami.recipes.recipe import Trial
 from beltrami.train.seeding import epoch_order, mix_seeds, seeded
 from beltrami.train.session import Session

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from beltrami.data.word_problems import WordProblem, generate_problems
+from beltrami.models.pretrained.prompts import IGNORED, encode, put, question_batch, training_batch
 from beltrami.recipes.hyplora.corpora import arithmetic_corpus
-from beltrami.recipes.hyplora.prompts import IGNORED, encode, put, question_batch, training_batch
 from beltrami.recipes.hyplora.tiny_model import make_tokenizer
 
 TOKENIZER = make_tokenizer(arithmetic_corpus(99).sample)
