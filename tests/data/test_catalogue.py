@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+import tomllib
 from dataclasses import FrozenInstanceError, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from beltrami.data.catalogue import CATALOGUE, UnknownDataError, find
+from beltrami.data.catalogue import CATALOGUE, UnknownDataError, find, parse_entries
 from beltrami.data.clients import by_hand
 from beltrami.data.entry import Entry, show_bytes
 
@@ -32,6 +35,34 @@ def test_every_entry_is_complete(entry: Entry) -> None:
     assert entry.notices, "the licence must be kept beside the data"
     assert entry.version in by_hand(entry)
     assert all(text and "\n" not in text for text in (entry.title, entry.licence, entry.holds))
+
+
+def test_the_wheel_takes_the_catalogue_along() -> None:
+    """Hatch takes all files of a package that git does not ignore."""
+    root = Path(__file__).parents[2]
+    config = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    build = config["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"] == {"packages": ["src/beltrami"]}
+    assert "exclude" not in build
+    folder = root / "src" / "beltrami" / "data" / "files"
+    files = [folder / name for name in ("catalogue.toml", "carnivores.tsv", "wordnet-mammals.tsv")]
+    assert all(file.is_file() for file in files)
+    ignored = subprocess.run(["git", "-C", root, "check-ignore", *files], capture_output=True)
+    assert ignored.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[entry]]\nname = "a"', "a: not an entry of the catalogue: 'files'"),
+        ("[[entry]]\nfiles = []", "without a name.*missing"),
+        ('[[entry]]\nname = "a"\nfiles = []\ncolour = "red"', "a: .*'colour'"),
+        ('[[entry]]\nname = "a"\nfiles = [{ pattern = "*" }]', "a: .*'what'"),
+    ],
+)
+def test_a_mistake_in_the_file_names_the_entry(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_entries(text)
 
 
 def test_groups_stand_together() -> None:

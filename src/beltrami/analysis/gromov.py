@@ -202,7 +202,7 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
         return symmetric(_manifold_distances(x, metric, dtype))
     if metric in ("distances", "precomputed"):
         return symmetric(x.to(dtype))
-    return flat_distances(x, metric, dtype=dtype)
+    return flat_distances(x, "angle" if metric == "angle" else "euclidean", dtype=dtype)
 
 
 def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:
