@@ -105,7 +105,7 @@ def test_fewer_triples_than_processes(tmp_path: Path) -> None:
     model = recipe.build(trial)
     assert isinstance(model, KnowledgeGraphModel)
     crowd = session(tmp_path, trial)
-    crowd.processes = Processes(torch.device("cpu"), rank=0, count=3)
+    crowd.processes = Processes(torch.device("cpu"), rank=0, world_size=3)
     with pytest.raises(ValueError, match="--batch must be at least the number of processes, 3"):
         train_model(model, recipe.graph, recipe.graph.known_tails, trial, crowd)
 
