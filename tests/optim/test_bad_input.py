@@ -328,10 +328,10 @@ def test_bad_options_of_sgd(option: dict[str, Any], error: type[Exception], word
 
 
 def test_a_fused_step_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adam, "why_not_fused", lambda device: "no GPU")
+    monkeypatch.setattr(adam, "unsupported_device", lambda name, device: "no GPU")
     with pytest.raises(ValueError, match="cannot step these points: no GPU"):
         RiemannianAdam([table()], manifold=Lorentz(), fused=True)
-    monkeypatch.setattr(adam, "why_not_fused", lambda device: None)
+    monkeypatch.setattr(adam, "unsupported_device", lambda name, device: None)
     x = table(2, 10000)  # wider than the kernel takes, wherever it runs
     x.grad = torch.ones_like(x)
     optimizer = RiemannianAdam([x], manifold=Lorentz(), fused=True)
@@ -508,7 +508,7 @@ def test_options_are_checked_before_anything_moves(
 
 
 def test_a_refused_group_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adam, "why_not_fused", lambda device: "no GPU")
+    monkeypatch.setattr(adam, "unsupported_device", lambda name, device: "no GPU")
     first, second = table(), table()
     optimizer = RiemannianAdam([first], manifold=Lorentz())
     with pytest.raises(ValueError, match="no GPU"):

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from beltrami.geometry import Euclidean, Manifold
-from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_, why_not_fused
+from beltrami.kernels.launch.dispatch import unsupported_device
+from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_
 from beltrami.optim.checks import check_flag, check_number, check_rate
 from beltrami.optim.general import adam_points_
 from beltrami.optim.groups import Group
@@ -326,7 +327,7 @@ def _check_fused(options: Group) -> None:
             "the host, which a graph cannot capture; leave fused at None"
         )
     for p in options.get("params", ()):
-        if obstacle := why_not_fused(local(p).device):
+        if obstacle := unsupported_device("x", local(p).device):
             raise ValueError(
                 f"fused=True, but the Triton kernel cannot step these points: {obstacle}; "
                 "leave fused at None"

@@ -15,6 +15,7 @@ from tests.gpu import no_waiting
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels.hyplora import boosted_linear_triton, gained_linear_triton
+from beltrami.kernels.launch import triton_math
 
 from .test_gained_linear_triton import DTYPES, TOLERANCE
 
@@ -220,7 +221,7 @@ def test_is_taken_on_a_gpu_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the interpreter, which is not asked here."""
-    monkeypatch.setattr(gained_linear_triton, "interpreted", lambda: False)
+    monkeypatch.setattr(triton_math, "interpreted", lambda: False)
     given = arguments((5,), 4, torch.float32)
     with pytest.raises(ValueError, match=r"fused=True.*CUDA device, and u is on cpu"):
         boosted_linear(*given, fused=True)

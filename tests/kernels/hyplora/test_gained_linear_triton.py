@@ -15,6 +15,7 @@ from beltrami.kernels.hyplora.norm_linear import norm_linear
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels.hyplora import gained_linear_triton
+from beltrami.kernels.launch import triton_math
 
 ROOTS = (0.0, 0.5, 19.0, 25.0, 95.0, 300.0)  # √p of tokens
 # float32 in another order, with up to √p eps of a logarithm; and what narrow dtypes round.
@@ -224,7 +225,7 @@ def test_is_taken_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the interpreter, which is not asked here."""
-    monkeypatch.setattr(gained_linear_triton, "interpreted", lambda: False)
+    monkeypatch.setattr(triton_math, "interpreted", lambda: False)
     u, weight, n2 = torch.ones(5, 4), torch.ones(7, 4), torch.ones(5, 1)
     with pytest.raises(ValueError, match=r"fused=True.*CUDA device, and u is on cpu"):
         gained_linear(u, weight, n2, 1.0, fused=True)

@@ -16,6 +16,7 @@ from tests.gpu import no_waiting
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels.hyplora import gained_linear_triton, mixed_gain_linear_triton
+from beltrami.kernels.launch import triton_math
 
 from .test_gained_linear_triton import DTYPES, TOLERANCE, assert_rows_close, tokens
 
@@ -241,7 +242,7 @@ def test_is_taken_on_a_gpu_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the interpreter, which is not asked here."""
-    monkeypatch.setattr(gained_linear_triton, "interpreted", lambda: False)
+    monkeypatch.setattr(triton_math, "interpreted", lambda: False)
     given = torch.ones(5, 4), torch.ones(7, 4), torch.ones(5, 1), (1.0, 2.0), torch.ones(5, 2)
     with pytest.raises(ValueError, match=r"fused=True.*CUDA device, and u is on cpu"):
         mixed_gain_linear(*given, fused=True)

@@ -17,6 +17,7 @@ from beltrami.kernels.launch import dispatch
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
 from beltrami.kernels.hyplora import norm_linear_triton
+from beltrami.kernels.launch import triton_math
 
 # Of the largest number of a result: float32 sums in another order, and what narrow dtypes round.
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
@@ -183,7 +184,7 @@ def test_is_taken_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the interpreter, which is not asked here."""
-    monkeypatch.setattr(norm_linear_triton, "interpreted", lambda: False)
+    monkeypatch.setattr(triton_math, "interpreted", lambda: False)
     x, weight = torch.ones(5, 7), torch.ones(3, 7)
     with pytest.raises(ValueError, match=r"fused=True.*CUDA device, and x is on cpu"):
         norm_linear(x, weight, fused=True)
@@ -191,9 +192,9 @@ def test_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_knows_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert norm_linear_triton.interpreted() is not torch.cuda.is_available()
-    monkeypatch.setattr(norm_linear_triton.triton, "JITFunction", object)
-    assert not norm_linear_triton.interpreted()
+    assert triton_math.interpreted() is not torch.cuda.is_available()
+    monkeypatch.setattr(triton_math.triton, "JITFunction", object)
+    assert not triton_math.interpreted()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import Manifold, lorentz
-from beltrami.kernels.rows import adam_rows, row_blocks
+from beltrami.kernels.launch import dispatch
+from beltrami.kernels.rows import row_blocks
 from beltrami.kernels.rows.adam_rows import AdamRates, adam_rows_
 from tests.kernels.adam_states import (
     RATES,
@@ -169,7 +170,7 @@ def test_what_is_compiled_is_the_reference(model: str) -> None:
 
 
 def test_without_triton_the_reference_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adam_rows, "triton_module", lambda name: None)
+    monkeypatch.setattr(dispatch, "triton_module", lambda name: None)
     old = state(MANIFOLDS["lorentz"](1.0), 4, 5)
     with pytest.raises(ValueError, match=r"fused=True.*Triton is not installed"):
         old.step(RATES, 1.0, "lorentz", True)

@@ -31,6 +31,7 @@ from tests.kernels.adam_states import (
 from tests.kernels.row_states import CURVATURES, MANIFOLDS, relative
 
 triton = pytest.importorskip("triton", reason="Triton comes for Linux alone")
+from beltrami.kernels.launch import triton_math  # noqa: E402
 from beltrami.kernels.rows import adam_rows_triton  # noqa: E402
 
 
@@ -228,8 +229,7 @@ def test_what_the_fused_kernel_cannot_do_is_left_to_the_reference(
 
 
 def test_on_a_cpu_the_fused_kernel_needs_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = triton.JITFunction(adam_rows_triton._adam.fn)
-    monkeypatch.setattr(adam_rows_triton, "_adam", compiled)
+    monkeypatch.setattr(triton_math, "interpreted", lambda: False)
     old = state(MANIFOLDS["lorentz"](1.0), 4, 5)
     with pytest.raises(ValueError, match="it runs on a CUDA device, and x is on cpu"):
         old.step(RATES, 1.0, "lorentz", True)

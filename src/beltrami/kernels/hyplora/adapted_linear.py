@@ -20,7 +20,7 @@ from beltrami.kernels.hyplora.adapted_linear_operator import adapted_linear_oper
 from beltrami.kernels.hyplora.adapted_linear_passes import backward_pass, forward_pass
 from beltrami.kernels.hyplora.gained_linear import check_reach, gained_linear
 from beltrami.kernels.hyplora.norm_linear import norm_linear_beside
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
 
@@ -50,7 +50,7 @@ def adapted_linear(
     """
     # Not where `torch.export` traces: what it writes is to run without this package.
     traced = torch.compiler.is_dynamo_compiling() and takes_operator(x, weight, down, up, fused)
-    kernel = fused_module("hyplora.adapted_linear_triton", fused, x, x, weight, down, up)
+    kernel = dispatch("hyplora.adapted_linear_triton", fused, x, weight, down, up)
     if kernel is None and not traced:
         x, u, n2 = norm_linear_beside(x, down, fused=fused)
         base = F.linear(x, weight, bias)

@@ -22,10 +22,10 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from beltrami.kernels.hyplora.adapted_linear_passes import backward_pass, forward_pass
+from beltrami.kernels.launch.dispatch import triton_module
 from beltrami.kernels.launch.dtypes import under_autocast
 from beltrami.kernels.launch.launcher import traced
 from beltrami.kernels.launch.shapes import as_matrix
-from beltrami.kernels.launch.triton_module import triton_module
 
 DTYPES = (torch.float16, torch.bfloat16)  # float32's are as many kernels without a compiler
 # As ONE_PASS and ONE_PASS_RANK of the kernels, which are not imported where Triton is not.

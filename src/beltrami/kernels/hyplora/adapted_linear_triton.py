@@ -21,23 +21,34 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
     gained_backward,
     gram_matrix,
     limited_gain,
-    rank_obstacle,
     readable,
-    rounded,
+    unsupported_rank,
 )
 from beltrami.kernels.hyplora.norm_linear_triton import (
     COLUMNS,
-    DTYPES,
     ONE_PASS,
     ONE_PASS_RANK,
-    interpreted,
-    padded,
-    power_of_2,
 )
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype, under_autocast
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import (
+    DTYPES,
+    interpreted,
+    padded,
+    power_of_2,
+    rounded,
+    unsupported_devices,
+)
 
-__all__ = ["few", "gradient_rows", "gram_matrix", "input_gradient", "rows", "takes_few", "why_not"]
+__all__ = [
+    "few",
+    "gradient_rows",
+    "gram_matrix",
+    "input_gradient",
+    "rows",
+    "takes_few",
+    "unsupported_reason",
+]
 
 input_gradient = norm_linear_triton.input_gradient
 
@@ -48,20 +59,18 @@ CHUNK, MOST_CHUNKS = 1024, 64  # features of x of a program with few tokens, and
 UP_COLUMNS, GAIN_COLUMNS = 64, 1024  # outputs of a program with few tokens
 
 
-def why_not(x: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> str | None:
-    """What keeps the kernels from taking arguments of `adapted_linear`; None if nothing does."""
-    if not (x.is_cuda or interpreted()):
-        return f"it runs on a CUDA device, and x is on {x.device}"
+def unsupported_reason(x: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> str | None:
+    """Why the kernels cannot take these arguments of `adapted_linear`; None if they can."""
+    if reason := unsupported_devices("x", x, weight, down, up):
+        return reason
     if under_autocast(x):
         return "it takes tensors as they are, not as autocast would"
     for t in (weight, down, up):
-        if t.device != x.device:
-            return f"its tensors must be on one device, got {x.device} and {t.device}"
         if t.dtype != x.dtype:
             return f"its tensors must have one dtype, got {x.dtype} and {t.dtype}"
     if x.dtype not in DTYPES:
         return f"it multiplies in float16, bfloat16 or float32, got {x.dtype}"
-    return rank_obstacle(len(down), x)
+    return unsupported_rank(len(down), x)
 
 
 def rows(

@@ -30,7 +30,7 @@ from torch import Tensor
 from beltrami.geometry import radial
 from beltrami.kernels.hyplora.gained_linear import gram_matrix, reached, rounded, weight_gradient
 from beltrami.kernels.hyplora.lorentz_gain import LARGEST_GAIN
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
@@ -87,9 +87,7 @@ def boosted_linear(
                 fused=fused,
             )
     _check(u, weight, n2, c, time_in, time_out)
-    kernel = fused_module(
-        "hyplora.boosted_linear_triton", fused, u, u, weight, n2, time_in, time_out
-    )
+    kernel = dispatch("hyplora.boosted_linear_triton", fused, u, weight, n2, time_in, time_out)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     c = cast(c, accumulation_dtype(u.dtype)) if isinstance(c, Tensor) else c
     longest = LONGEST if longest is None else min(longest, LONGEST)

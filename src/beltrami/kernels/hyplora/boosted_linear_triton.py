@@ -16,18 +16,23 @@ from torch import Tensor
 from beltrami.kernels.hyplora import boosted_linear, gained_linear_triton
 from beltrami.kernels.hyplora.gained_linear_triton import (
     ROWS,
-    _asinhc_prime,
-    _sinhc_prime,
     gram_matrix,
     readable,
-    rounded,
 )
-from beltrami.kernels.hyplora.norm_linear_triton import padded
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import cdiv, launch
-from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
+from beltrami.kernels.launch.triton_math import (
+    asinhc,
+    asinhc_prime,
+    hyperbolic,
+    padded,
+    ratio,
+    root,
+    rounded,
+    sinhc_prime,
+)
 
-__all__ = ["both", "gram_matrix", "rows", "rows_backward", "why_not"]
+__all__ = ["both", "gram_matrix", "rows", "rows_backward", "unsupported_reason"]
 
 ALIGNED = 8  # numbers of 16 bits, which tensor cores read at once
 WEIGHT_ROWS = 32  # of a tile of [B b]
@@ -37,12 +42,14 @@ _LARGEST = tl.constexpr(boosted_linear.LARGEST_SLOPE)
 _LOG_LARGEST_CUBED = tl.constexpr(boosted_linear.LOG_LARGEST_CUBED)
 
 
-def why_not(u: Tensor, weight: Tensor, n2: Tensor, time_in: Tensor, time_out: Tensor) -> str | None:
-    """What keeps the kernels from taking arguments of `boosted_linear`; None if nothing does."""
+def unsupported_reason(
+    u: Tensor, weight: Tensor, n2: Tensor, time_in: Tensor, time_out: Tensor
+) -> str | None:
+    """Why the kernels cannot take these arguments of `boosted_linear`; None if they can."""
     for column in (time_in, time_out):
         if column.device != u.device:
             return f"its tensors must be on one device, got {u.device} and {column.device}"
-    return gained_linear_triton.why_not(u, weight, n2)
+    return gained_linear_triton.unsupported_reason(u, weight, n2)
 
 
 def both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
@@ -201,7 +208,7 @@ def _gain_and_slope(p: tl.tensor, low: tl.tensor, q: tl.tensor) -> tuple[tl.tens
     steep = fall * (1 / _LARGEST) < -run
     closed = tl.where(steep, -_LARGEST, ratio(fall, tl.where(steep, 1.0, run)))
     cube = tl.exp(3.0 * tl.where(log_lift > _LOG_LARGEST_CUBED, _LOG_LARGEST_CUBED, log_lift))
-    return g, tl.where(small, cube * _asinhc_prime(squared), closed)
+    return g, tl.where(small, cube * asinhc_prime(squared), closed)
 
 
 @triton.jit
@@ -324,7 +331,7 @@ def _rows_backward(
     beyond = p > reach
     p = tl.where(beyond, reach, p)
     sinhc, rise, low = hyperbolic(p)
-    by_p = low * _sinhc_prime(p, sinhc, 1.0 + rise)
+    by_p = low * sinhc_prime(p, sinhc, 1.0 + rise)
     sinhc = low * sinhc
     radius = _radius(p, c)
     time_in = low * (1.0 + rise) * radius

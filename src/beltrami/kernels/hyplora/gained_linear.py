@@ -18,7 +18,7 @@ from torch import Tensor
 
 from beltrami.kernels.hyplora import stereographic_gain
 from beltrami.kernels.hyplora.lorentz_gain import FAR, gain, gain_and_slopes
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
@@ -79,7 +79,7 @@ def gained_linear(
             f"{tuple(u.shape)}, {tuple(weight.shape)} and {tuple(n2.shape)}"
         )
     weight = cast(weight, u.dtype)
-    kernel = fused_module("hyplora.gained_linear_triton", fused, u, u, weight, n2)
+    kernel = dispatch("hyplora.gained_linear_triton", fused, u, weight, n2)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, scaling, longest, stereographic, add_to)

@@ -16,10 +16,22 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora import lorentz_gain
-from beltrami.kernels.hyplora.norm_linear_triton import DTYPES, MAX_RANK, interpreted, padded
+from beltrami.kernels.hyplora.norm_linear_triton import MAX_RANK
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import cdiv, is_traced, launch
-from beltrami.kernels.rows.geodesic_rows_triton import asinhc, hyperbolic, ratio, root
+from beltrami.kernels.launch.triton_math import (
+    DTYPES,
+    asinhc,
+    asinhc_prime,
+    hyperbolic,
+    padded,
+    ratio,
+    root,
+    rounded,
+    single,
+    sinhc_prime,
+    unsupported_devices,
+)
 
 ROWS = 32  # of a program
 SMALL_RANK = 64  # the most on GPUs with little shared memory
@@ -31,19 +43,17 @@ _LARGEST = tl.constexpr(lorentz_gain.LARGEST_GAIN)
 _LOG_LARGEST = tl.constexpr(math.log(lorentz_gain.LARGEST_GAIN))
 
 
-def why_not(u: Tensor, weight: Tensor, n2: Tensor) -> str | None:
-    """What keeps the kernels from taking arguments of `gained_linear`; None if nothing does."""
-    if not (u.is_cuda or interpreted()):
-        return f"it runs on a CUDA device, and u is on {u.device}"
-    if not u.device == weight.device == n2.device:
-        return f"its tensors must be on one device, got {u.device}, {weight.device}, {n2.device}"
+def unsupported_reason(u: Tensor, weight: Tensor, n2: Tensor) -> str | None:
+    """Why the kernels cannot take these arguments of `gained_linear`; None if they can."""
+    if reason := unsupported_devices("u", u, weight, n2):
+        return reason
     if u.dtype not in DTYPES or n2.dtype == torch.float64:
         return f"it computes in float32, got {u.dtype} and norms of {n2.dtype}"
-    return rank_obstacle(u.shape[-1], u)
+    return unsupported_rank(u.shape[-1], u)
 
 
-def rank_obstacle(rank: int, where: Tensor) -> str | None:
-    """What keeps the kernels from so long rows on a tensor's device."""
+def unsupported_rank(rank: int, where: Tensor) -> str | None:
+    """Why the kernels cannot take so long rows on a tensor's device; None if they can."""
     most = MAX_RANK if not where.is_cuda or _has_room(where.device) else SMALL_RANK
     if rank > most:
         return f"it takes ranks of up to {most} there, got {rank}"
@@ -154,30 +164,6 @@ def readable(c: Tensor | float, u: Tensor) -> Tensor | float:
 
 
 @triton.jit
-def _sinhc_prime(q: tl.tensor, sinhc: tl.tensor, cosh: tl.tensor) -> tl.tensor:
-    """(cosh √q − sinhc)/(2q); below 1 its series Σ (n + 1)·qⁿ/(2n + 3)!."""
-    small = q < 1.0
-    near = tl.where(small, q, 0.0)
-    total = tl.full(q.shape, 1.0, tl.float32)
-    for i in tl.static_range(6):
-        total = 1.0 + total * near * (1.0 / (2 * (6 - i) * (2 * (5 - i) + 5)))
-    closed = ratio(cosh - sinhc, 2.0 * tl.where(small, 1.0, q))
-    return tl.where(small, total * (1.0 / 6.0), closed)
-
-
-@triton.jit
-def _asinhc_prime(q: tl.tensor) -> tl.tensor:
-    """The derivative of asinh(√q)/√q for q ≤ 1: the series of `geometry.radial`."""
-    s = root(1.0 + q)
-    wide = 1.0 + s
-    t = ratio(q, wide * wide)
-    total = tl.full(q.shape, -2.0 * 12 / (23 * 25), tl.float32)
-    for i in tl.static_range(11):
-        total = total * t - 2.0 * (11 - i) / ((2 * (10 - i) + 1) * (2 * (10 - i) + 3))
-    return ratio(total, s * wide * wide)
-
-
-@triton.jit
 def _near(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """`lorentz_gain._near`."""
     s, rise, _ = hyperbolic(p)
@@ -191,9 +177,9 @@ def _near(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     g = s * tl.where(small, asinhc(squared), far_out)
     one = tl.where(small, 1.0, inverse)
     r = ratio(one, tl.where(small, root(1.0 + squared), stretch))
-    by_p = r * _sinhc_prime(p, s, 1.0 + rise)
+    by_p = r * sinhc_prime(p, s, 1.0 + rise)
     closed = ratio(s * r - g, 2.0 * tl.where(small, 1.0, q))
-    by_q = tl.where(small, s * s * s * _asinhc_prime(squared), closed)
+    by_q = tl.where(small, s * s * s * asinhc_prime(squared), closed)
     return g, by_p, by_q
 
 
@@ -218,7 +204,7 @@ def _far(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     by_p = ratio(s_r * (a - 1.0), 2.0 * p)
     closed = ratio(s_r - g, 2.0 * tl.where(large, q, 1.0))
     cube = tl.exp(3.0 * tl.where(log_s > _LOG_LARGEST / 3, _LOG_LARGEST / 3, log_s))
-    by_q = tl.where(large, closed, cube * _asinhc_prime(v2))
+    by_q = tl.where(large, closed, cube * asinhc_prime(v2))
     return g, tl.where(capped, 0.0, by_p), tl.where(capped, 0.0, by_q)
 
 
@@ -257,20 +243,6 @@ def _either(
 
 
 @triton.jit
-def rounded(z: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
-    """Not beyond float16's largest number, as in the plain one."""
-    if dtype == tl.float16:
-        z = tl.where(z > 65504.0, 65504.0, tl.where(z < -65504.0, -65504.0, z))
-    return z.to(dtype)
-
-
-@triton.jit
-def _single(number: tl.tensor) -> tl.tensor:
-    """In float32: `torch.compile` hands over numbers in float64."""
-    return tl.cast(number, tl.float32)
-
-
-@triton.jit
 def gained(
     u: tl.tensor,
     gram: tl.tensor,
@@ -282,7 +254,7 @@ def gained(
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """s·g and m² of each row."""
-    c, scaling, reach = _single(c), _single(scaling), _single(reach)
+    c, scaling, reach = single(c), single(scaling), single(reach)
     m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
     m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
     return scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC), m2
@@ -319,7 +291,7 @@ def gained_backward(
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """du, dn², s·g, w and its share of dc, of each row."""
-    c, scaling, reach = _single(c), _single(scaling), _single(reach)
+    c, scaling, reach = single(c), single(scaling), single(reach)
     p = c * n2
     beyond = p > reach
     if LIMITED:

@@ -27,7 +27,7 @@ from beltrami.kernels.hyplora.gained_linear import (
     weight_gradient,
 )
 from beltrami.kernels.hyplora.lorentz_gain import gain, gain_and_slopes
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
@@ -81,7 +81,7 @@ def mixed_gain_linear(
         c = _as_tensor(c, u)
     _check(u, weight, n2, c, weights)
     weight = cast(weight, u.dtype)
-    kernel = fused_module("hyplora.mixed_gain_linear_triton", fused, u, u, weight, n2, c, weights)
+    kernel = dispatch("hyplora.mixed_gain_linear_triton", fused, u, weight, n2, c, weights)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
         return _of_few(u, weight, n2, c, weights, scaling, longest, add_to)

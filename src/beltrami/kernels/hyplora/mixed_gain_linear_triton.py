@@ -15,24 +15,25 @@ from beltrami.kernels.hyplora.gained_linear_triton import (
     ROWS,
     gain_and_slopes,
     gram_matrix,
-    rounded,
 )
-from beltrami.kernels.hyplora.norm_linear_triton import padded
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import padded, rounded
 
-__all__ = ["gram_matrix", "rows", "rows_backward", "why_not"]
+__all__ = ["gram_matrix", "rows", "rows_backward", "unsupported_reason"]
 
 MOST_CURVATURES = 16  # the kernels' code is as long as there are curvatures
 
 
-def why_not(u: Tensor, weight: Tensor, n2: Tensor, c: Tensor, weights: Tensor | None) -> str | None:
-    """What keeps the kernels from taking arguments of `mixed_gain_linear`; None if nothing does."""
+def unsupported_reason(
+    u: Tensor, weight: Tensor, n2: Tensor, c: Tensor, weights: Tensor | None
+) -> str | None:
+    """Why the kernels cannot take these arguments of `mixed_gain_linear`; None if they can."""
     if c.shape[-1] > MOST_CURVATURES:
         return f"it takes up to {MOST_CURVATURES} curvatures, got {c.shape[-1]}"
     if weights is not None and weights.device != u.device:
         return f"its tensors must be on one device, got {u.device} and {weights.device}"
-    return gained_linear_triton.why_not(u, weight, n2)
+    return gained_linear_triton.unsupported_reason(u, weight, n2)
 
 
 def rows(

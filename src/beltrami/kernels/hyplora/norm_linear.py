@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
@@ -71,7 +71,7 @@ def _arguments(
         )
     dtype = matmul_dtype(x)
     x, weight = cast(x, dtype), cast(weight, dtype)
-    return x, weight, fused_module("hyplora.norm_linear_triton", fused, x, x, weight)
+    return x, weight, dispatch("hyplora.norm_linear_triton", fused, x, weight)
 
 
 def _product_and_norms(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import DTYPES, interpreted, padded, unsupported_devices
 
 ONE_PASS = 4096  # tokens from which on one kernel takes both: fewer leave most of a GPU idle
 ONE_PASS_RANK = 64  # above, and for float32, its tiles do not fit every GPU's shared memory
@@ -21,16 +22,12 @@ PRODUCT_ROWS, ROWS, COLUMNS = 64, 32, 128  # of tiles that are multiplied, forwa
 NORM_ROWS, NORM_COLUMNS = 4, 512  # of a tile that is only summed
 MAX_RANK = 128  # of the weight: a tile's products stay in registers
 MOST_COLUMNS = 65_535 * COLUMNS  # what CUDA's grid holds
-LEAST_RANK = 16  # of a matrix product on tensor cores
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def why_not(x: Tensor, weight: Tensor) -> str | None:
-    """What keeps the kernels from taking arguments of `norm_linear`; None if nothing does."""
-    if not (x.is_cuda or interpreted()):
-        return f"it runs on a CUDA device, and x is on {x.device}"
-    if x.device != weight.device:
-        return f"its tensors must be on one device, got {x.device} and {weight.device}"
+def unsupported_reason(x: Tensor, weight: Tensor) -> str | None:
+    """Why the kernels cannot take these arguments of `norm_linear`; None if they can."""
+    if reason := unsupported_devices("x", x, weight):
+        return reason
     if x.dtype not in DTYPES:
         return f"it multiplies in float16, bfloat16 or float32, got {x.dtype}"
     if weight.shape[0] > MAX_RANK:
@@ -107,21 +104,6 @@ def input_gradient(
             WIDEN=interpreted(),
         )
     return dx
-
-
-def interpreted() -> bool:
-    """Whether Triton's interpreter runs the kernels, on tensors of any device."""
-    return not isinstance(_norms, triton.JITFunction)
-
-
-def padded(rank: int) -> int:
-    """The size of a tile that holds so many numbers a row and can be multiplied."""
-    return max(LEAST_RANK, power_of_2(rank))
-
-
-def power_of_2(n: int) -> int:
-    """The least power of 2 that is not less: Triton's own takes microseconds."""
-    return 1 << (n - 1).bit_length()
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int, int]:

@@ -26,7 +26,7 @@ from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot, times_of
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, matmul_dtype, upcast
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 
 # Fused attention wants head sizes that are multiples of these, for half precision and for float32
 # on a GPU.
@@ -184,11 +184,11 @@ class _Widen(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, c, kind, scale = inputs
         ctx.kind, ctx.size = kind, x.shape[-1]
-        save_inputs(ctx, (output, c, scale))
+        save_values(ctx, (output, c, scale))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None, None, Tensor | None]:
-        head, c, scale = load_inputs(ctx)
+        head, c, scale = load_values(ctx)
         kind, size = ctx.kind, ctx.size
         compute = accumulation_dtype(head.dtype)
         x, gx = head[..., :size].to(compute), g[..., :size].to(compute)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.curvature import law_and_slope
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 
 
 def learned_curvature(
@@ -28,7 +28,7 @@ def learned_curvature(
         up, down: how far its logarithm can go, both ways.
         fused: as in `norm_linear`.
     """
-    kernel = fused_module("layers.curvature_law_triton", fused, raw, raw)
+    kernel = dispatch("layers.curvature_law_triton", fused, raw)
     evaluate = law_and_slope if kernel is None else kernel.value_and_slope
     if not torch.is_grad_enabled():
         value: Tensor = evaluate(raw, start, up, down)[0]

@@ -7,17 +7,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from beltrami.kernels.hyplora.norm_linear_triton import DTYPES, interpreted
 from beltrami.kernels.launch.launcher import cdiv, launch
-from beltrami.kernels.rows.geodesic_rows_triton import ratio, root
+from beltrami.kernels.launch.triton_math import DTYPES, ratio, root, unsupported_devices
 
 COUNT = 16  # numbers of a program
 
 
-def why_not(raw: Tensor) -> str | None:
-    """What keeps the kernel from taking arguments of `learned_curvature`; None if nothing does."""
-    if not (raw.is_cuda or interpreted()):
-        return f"it runs on a CUDA device, and raw is on {raw.device}"
+def unsupported_reason(raw: Tensor) -> str | None:
+    """Why the kernel cannot take these arguments of `learned_curvature`; None if it can."""
+    if reason := unsupported_devices("raw", raw):
+        return reason
     if raw.dtype not in DTYPES:
         return f"it computes in float32, got {raw.dtype}"
     return None

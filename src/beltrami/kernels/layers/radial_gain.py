@@ -20,7 +20,7 @@ from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import PROFILES, radial_vjp, sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, upcast
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 
 # (log0, exp0) of each model, and what its maps multiply |x|² by, in units of c
 _MAPS = {
@@ -57,11 +57,11 @@ class _RadialGain(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_inputs(ctx, inputs)
+        save_values(ctx, inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, u, c, model = load_inputs(ctx)
+        x, u, c, model = load_values(ctx)
         log0, exp0, share = _MAPS[model]
         wide_x, wide_u, wide_g = upcast(x), upcast(u), upcast(g)
         n2 = dot(wide_x, wide_x)

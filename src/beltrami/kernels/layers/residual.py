@@ -35,7 +35,7 @@ from beltrami.geometry.checks import Scalar, prepare
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, upcast
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 
 
 def residual(
@@ -135,11 +135,11 @@ class _Residual(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_inputs(ctx, inputs[:-1])
+        save_values(ctx, inputs[:-1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x_in, y_in, w, radius, scale, size = load_inputs(ctx)
+        x_in, y_in, w, radius, scale, size = load_values(ctx)
         x, y, g = upcast(x_in), upcast(y_in), upcast(g)
         p = _pair(x, y, radius)
         share = w / ((1 + w) * radius) ** 2  # s·c

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, matmul_dtype, no_autocast
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 
 
 def time_linear(
@@ -99,11 +99,11 @@ class _TimeLinear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_inputs(ctx, inputs)
+        save_values(ctx, inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, time_weight, bias, radius = load_inputs(ctx)
+        x, weight, time_weight, bias, radius = load_values(ctx)
         needs_x, needs_w, needs_t, needs_b, needs_r = ctx.needs_input_grad
         t, tau = _times(x, radius)
         with no_autocast(x):

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.kernels.launch.dtypes import accumulation_dtype
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 from beltrami.kernels.layers.scores import pairs_of
 
 _METRICS = ("lorentz", "euclidean", "dot")
@@ -188,13 +188,13 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_inputs(ctx, (*inputs, output[0], output[1]))
+        save_values(ctx, (*inputs, output[0], output[1]))
 
     @staticmethod
     def backward(
         ctx: Any, g_rows: Tensor, g_columns: Tensor, g_matched: Tensor
     ) -> tuple[Tensor | None, ...]:
-        values = load_inputs(ctx)
+        values = load_values(ctx)
         x, y, c, scale, metric, symmetric, offset, block, by_row, by_column = values
         needs_x, needs_y, needs_c, needs_scale = ctx.needs_input_grad[:4]
         g_scale: Any = 0.0

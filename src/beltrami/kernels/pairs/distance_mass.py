@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast
 from beltrami.kernels.pairs.gram_distances import (
     ScaledRows,
@@ -60,7 +60,7 @@ def distance_mass(
             f"weights must be of shape {(x.shape[0], y.shape[0])}, one a pair, "
             f"got {tuple(weights.shape)}"
         )
-    kernel = fused_module("pairs.distance_mass_triton", fused, x, x, y, weights)
+    kernel = dispatch("pairs.distance_mass_triton", fused, x, y, weights)
     mass: Tensor = _DistanceMass.apply(x, y, weights, c, kernel)
     return mass
 

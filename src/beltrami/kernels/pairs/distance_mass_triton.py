@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import unsupported_devices
 from beltrami.kernels.pairs.gram_distances import ROUNDING, ScaledRows
 
 ROWS, COLUMNS, TILES = 16, 128, 8  # pairs of a tile, and tiles of a program
@@ -22,13 +23,10 @@ MOST_COORDINATES = 2**31 - COLUMNS * TILES  # of a set: places in it are counted
 MOST_COLUMNS = 65_535 * COLUMNS * TILES  # what CUDA's grid holds
 
 
-def why_not(x: Tensor, y: Tensor, weights: Tensor) -> str | None:
-    """What keeps the kernel from taking arguments of `distance_mass`; None if nothing does."""
-    interpreted = not isinstance(_pairs, triton.JITFunction)
-    if not (x.is_cuda or interpreted):
-        return f"it runs on a CUDA device, and x is on {x.device}"
-    if not x.device == y.device == weights.device:
-        return f"its tensors must be on one device, got {x.device}, {y.device}, {weights.device}"
+def unsupported_reason(x: Tensor, y: Tensor, weights: Tensor) -> str | None:
+    """Why the kernel cannot take these arguments of `distance_mass`; None if it can."""
+    if reason := unsupported_devices("x", x, y, weights):
+        return reason
     if x.shape[1] > MAX_WIDTH:
         return f"it takes points of up to {MAX_WIDTH} coordinates, got {x.shape[1]}"
     if max(x.numel(), y.numel()) > MOST_COORDINATES or len(y) > MOST_COLUMNS:

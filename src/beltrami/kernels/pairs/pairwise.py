@@ -17,7 +17,7 @@ from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.sets import check_sets
 from beltrami.kernels.launch.dtypes import accumulation_dtype
-from beltrami.kernels.launch.saving import load_inputs, save_inputs
+from beltrami.kernels.launch.saving import load_values, save_values
 
 
 def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, tile: int = 512) -> Tensor:
@@ -64,11 +64,11 @@ class _PairwiseDist(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_inputs(ctx, inputs)
+        save_values(ctx, inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, c, tile = load_inputs(ctx)
+        x, y, c, tile = load_values(ctx)
         needs = ctx.needs_input_grad[:3]
         n, m = x.shape[-2], y.shape[-2]
         a, b = x.to(g.dtype), y.to(g.dtype)

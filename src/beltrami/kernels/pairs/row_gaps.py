@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.kernels.launch.dispatch import fused_module
+from beltrami.kernels.launch.dispatch import dispatch
 
 
 def row_gaps(a: Tensor, first: int, last: int, *, fused: bool | None = None) -> Tensor:
@@ -33,7 +33,7 @@ def row_gaps(a: Tensor, first: int, last: int, *, fused: bool | None = None) -> 
     if not 0 <= first <= last <= len(a):
         raise ValueError(f"rows must lie in 0..{len(a)}, got {first} to {last}")
     a = a.detach()
-    kernel = fused_module("pairs.row_gaps_triton", fused, a, a)
+    kernel = dispatch("pairs.row_gaps_triton", fused, a)
     if kernel is not None:
         found: Tensor = kernel.row_gaps(a, first, last)
         return found

@@ -14,17 +14,17 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import unsupported_devices
 
 COLUMNS, WARPS = 128, 4  # a thread a column
 ROWS_AND_STEPS = {torch.float32: (32, 8), torch.float64: (16, 4)}  # that registers hold
 MOST_STRIPS = 65_535  # what CUDA's grid holds
 
 
-def why_not(a: Tensor) -> str | None:
-    """What keeps the kernel from taking a matrix; None if nothing does."""
-    interpreted = not isinstance(_gaps, triton.JITFunction)
-    if not (a.is_cuda or interpreted):
-        return f"it runs on a CUDA device, and a is on {a.device}"
+def unsupported_reason(a: Tensor) -> str | None:
+    """Why the kernel cannot take a matrix; None if it can."""
+    if reason := unsupported_devices("a", a):
+        return reason
     if cdiv(len(a), COLUMNS) > MOST_STRIPS:
         return f"it takes up to {MOST_STRIPS * COLUMNS} rows, got {len(a)}"
     return None

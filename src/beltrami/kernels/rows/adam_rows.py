@@ -24,8 +24,8 @@ from torch import Tensor
 
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
+from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import upcast
-from beltrami.kernels.launch.triton_module import triton_module
 from beltrami.kernels.rows.geodesic_rows import MODELS, Number, Products
 from beltrami.kernels.rows.row_blocks import fits, keep_bad_rows, row_blocks
 
@@ -71,30 +71,13 @@ def adam_rows_(
             a `ValueError` where it cannot. What `torch.compile` traces is the reference, in any
             case: the compiler fuses it.
     """
-    if not torch.compiler.is_compiling() and (fused or (fused is None and x.is_cuda)):
-        triton = triton_module("rows.adam_rows_triton")
-        obstacle = "Triton is not installed"
-        if triton is not None:
-            obstacle = triton.why_not(x, g, p, v, v_max, rates, c)
-            if obstacle is None:
-                triton.adam_rows_triton_(x, g, p, v, v_max, rates, c=c, model=model)
-                return
-        if fused:
-            raise ValueError(
-                f"fused=True, but the Triton kernel cannot step these rows: {obstacle}; "
-                "use fused=None or False for the plain one"
-            )
+    kernel = dispatch("rows.adam_rows_triton", fused, x, g, p, v, v_max, rates, c)
+    if kernel is not None:
+        kernel.adam_rows_triton_(x, g, p, v, v_max, rates, c=c, model=model)
+        return
     for block in row_blocks(x, c):
         largest = None if v_max is None else v_max[block]
         _reference_(x[block], g[block], p[block], v[block], largest, rates, c, model)
-
-
-def why_not_fused(device: torch.device) -> str | None:
-    """What keeps the Triton kernel from running on a device; None if nothing does."""
-    triton = triton_module("rows.adam_rows_triton")
-    if triton is None:
-        return "Triton is not installed"
-    return None if triton.runs_on(device) else f"it runs on a CUDA device, and x is on {device}"
 
 
 def _reference_(

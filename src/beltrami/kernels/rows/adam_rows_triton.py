@@ -15,6 +15,7 @@ from beltrami.geometry.ball import BORDER_EPS
 from beltrami.geometry.checks import Scalar
 from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.kernels.launch.launcher import cdiv, launch
+from beltrami.kernels.launch.triton_math import unsupported_devices
 from beltrami.kernels.rows.adam_rows import AdamRates
 from beltrami.kernels.rows.geodesic_rows_triton import (
     advance,
@@ -41,12 +42,7 @@ _DTYPES = {
 }
 
 
-def runs_on(device: torch.device) -> bool:
-    """On GPUs, and everywhere in Triton's interpreter."""
-    return device.type == "cuda" or not isinstance(_adam, triton.JITFunction)
-
-
-def why_not(
+def unsupported_reason(
     x: Tensor,
     g: Tensor,
     p: Tensor,
@@ -55,14 +51,12 @@ def why_not(
     rates: AdamRates,
     c: Scalar,
 ) -> str | None:
-    """What keeps the kernel from taking these arguments of `adam_rows_`; None if nothing does."""
+    """Why the kernel cannot take these arguments of `adam_rows_`; None if it can."""
     tables = [x, g, p, v] if v_max is None else [x, g, p, v, v_max]
     if any(type(t) not in (Tensor, nn.Parameter) for t in tables):
         return "it takes plain tensors, and one of them is a subclass"
-    if not runs_on(x.device):
-        return f"it runs on a CUDA device, and x is on {x.device}"
-    if any(t.device != x.device for t in tables):
-        return f"its tensors must be on one device, and not all are on {x.device}"
+    if reason := unsupported_devices("x", *tables):
+        return reason
     if any(
         t.dtype not in _DTYPES or accumulation_dtype(t.dtype) != accumulation_dtype(x.dtype)
         for t in tables
@@ -98,14 +92,14 @@ def adam_rows_triton_(
     c: Scalar,
     model: str,
 ) -> None:
-    """`adam_rows_`, for arguments that `why_not` has no objection to. Waits for no device."""
+    """`adam_rows_`, for arguments that are supported. Waits for no device."""
     if x.numel() == 0:
         return
     tables = [x, g, p, v] if v_max is None else [x, g, p, v, v_max]
     layout, curvatures = _row_strides(tables), _curvatures(c, x)
     if layout is None or curvatures is None:
         raise ValueError(
-            f"the Triton kernel cannot do this: {why_not(x, g, p, v, v_max, rates, c)}"
+            f"the Triton kernel cannot do this: {unsupported_reason(x, g, p, v, v_max, rates, c)}"
         )
     inner, strides = layout
     many_c, one_c = curvatures

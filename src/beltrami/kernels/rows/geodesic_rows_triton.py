@@ -1,9 +1,7 @@
 r"""`geodesic_rows` for Triton kernels: the same numbers a row, on a block of rows.
 
-Series take over near 0 where `geometry.radial` lets them. Triton's exp and logarithm in float32 are
-right to about two units in the last place, which is enough where they are called, at arguments
-beyond 1. The coefficient of x in a step is otherwise 1 plus a small number that is exactly 0 for a
-covector of 0, so that rows without a gradient stay where they are.
+The coefficient of x in a step is 1 plus a small number that is exactly 0 for a covector of 0, so
+that rows without a gradient stay where they are.
 """
 
 from __future__ import annotations
@@ -11,99 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Below these squares of their argument functions are series, as in `geometry.radial`.
-_SINH_LIMIT = tl.constexpr(1.0)
-_ASINH_LIMIT = tl.constexpr(1.0)
-_ATANH_LIMIT = tl.constexpr(0.25)
-
-
-@triton.jit
-def root(q: tl.tensor) -> tl.tensor:
-    """√q, correctly rounded; Triton's own is not in float32."""
-    if q.dtype == tl.float64:
-        return tl.sqrt(q)
-    else:  # noqa: RET505 - Triton needs both branches
-        return tl.sqrt_rn(q)
-
-
-@triton.jit
-def ratio(a: tl.tensor, b: tl.tensor) -> tl.tensor:
-    """a/b, correctly rounded; Triton's own is not in float32."""
-    if a.dtype == tl.float64:
-        return a / b
-    else:  # noqa: RET505
-        return tl.div_rn(a, b)
-
-
-@triton.jit
-def _factorial_series(q: tl.tensor, first: tl.constexpr) -> tl.tensor:
-    """Σ first!·qⁿ/(2n + first)!: sinh(√q)/√q for first = 1, (cosh √q − 1)·2/q for first = 2."""
-    terms: tl.constexpr = 12 if q.dtype == tl.float64 else 7
-    total = tl.full(q.shape, 1.0, q.dtype)
-    for i in tl.static_range(1, terms):
-        total = 1.0 + total * q * (
-            1.0 / ((2 * (terms - i) + first) * (2 * (terms - i) + first - 1))
-        )
-    return total
-
-
-@triton.jit
-def _atanh_series(q: tl.tensor) -> tl.tensor:
-    """Σ qⁿ/(2n + 1) = atanh(√q)/√q."""
-    terms: tl.constexpr = 28 if q.dtype == tl.float64 else 15
-    total = tl.full(q.shape, 1.0 / (2 * terms - 1), q.dtype)
-    for i in tl.static_range(1, terms):
-        total = total * q + 1.0 / (2 * (terms - i) - 1)
-    return total
-
-
-@triton.jit
-def hyperbolic(q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """sinh(z)/z, cosh z − 1 and e⁻ᶻ of z = √q."""
-    small = q < _SINH_LIMIT
-    near = tl.where(small, q, 0.0)
-    z = root(tl.where(small, _SINH_LIMIT, q))
-    grown, fallen = tl.exp(z), tl.exp(-z)
-    sinhc, rise = _factorial_series(near, 1), near / 2 * _factorial_series(near, 2)
-    return (
-        tl.where(small, sinhc, (grown - fallen) / (2 * z)),
-        tl.where(small, rise, (grown + fallen) / 2 - 1.0),
-        tl.where(small, 1.0 + (rise - root(near) * sinhc), fallen),
-    )
-
-
-@triton.jit
-def asinhc(q: tl.tensor) -> tl.tensor:
-    """asinh(√q)/√q."""
-    small = q < _ASINH_LIMIT
-    near = tl.where(small, q, 0.0)
-    wide = 1.0 + root(1.0 + near)
-    t = near / (wide * wide)  # tanh²(asinh(√q)/2)
-    far = tl.where(small, _ASINH_LIMIT, q)
-    z = root(far)
-    return tl.where(small, (1.0 - t) * _atanh_series(t), tl.log(z + root(1.0 + far)) / z)
-
-
-@triton.jit
-def atanhc(q: tl.tensor) -> tl.tensor:
-    """atanh(√q)/√q of q < 1."""
-    small = q < _ATANH_LIMIT
-    far = tl.where(small, _ATANH_LIMIT, q)
-    z = root(far)
-    closed = tl.log((1.0 + z) * (1.0 + z) / (1.0 - far)) / (2 * z)
-    return tl.where(small, _atanh_series(tl.where(small, q, 0.0)), closed)
-
-
-@triton.jit
-def tanhc(q: tl.tensor) -> tl.tensor:
-    """tanh(√q)/√q."""
-    small = q < _SINH_LIMIT
-    near = tl.where(small, q, 0.0)
-    z = root(tl.where(small, _SINH_LIMIT, q))
-    fallen = tl.exp(-2 * z)
-    closed = (1.0 - fallen) / ((1.0 + fallen) * z)
-    series = _factorial_series(near, 1) / (1.0 + near / 2 * _factorial_series(near, 2))
-    return tl.where(small, series, closed)
+from beltrami.kernels.launch.triton_math import asinhc, atanhc, hyperbolic, ratio, root, tanhc
 
 
 @triton.jit
