@@ -261,7 +261,7 @@ def test_other_data_do_not_replace_a_diagnosis(tmp_path: Path) -> None:
 def test_a_file_that_is_no_diagnosis_stays(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/diagnosis.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no diagnosis"):
+    with pytest.raises(ValueError, match="is not a diagnosis"):
         diagnose(config(tmp_path, noise(), only=("tree-likeness",), fresh=True))
     assert (tmp_path / "out/diagnosis.json").read_text(encoding="utf-8") == "[]"
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from beltrami.cli.app import parse
-from beltrami.recipes.config import RUNS, RunConfig
+from beltrami.options import RUNS
+from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
 from tests.recipes.tiny import TinyConfig
 

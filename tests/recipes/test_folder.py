@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -150,42 +149,3 @@ def test_sweeping_leaves_whole_files(folder: RunFolder) -> None:
     unfinished.touch()
     folder.sweep()
     assert files(folder) == whole | {str(unfinished.relative_to(folder.path))}
-
-
-@pytest.mark.skipif(os.name != "posix", reason="flock is POSIX")
-def test_a_second_process_is_refused(folder: RunFolder) -> None:
-    refused = pytest.raises(ValueError, match="another process is working in")
-    with folder.locked(), refused, folder.locked():
-        pass
-    with folder.locked():  # and may come when the first has gone
-        pass
-
-
-@pytest.mark.skipif(os.name != "posix", reason="flock is POSIX")
-def test_a_file_system_without_locks_will_do(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fcntl
-
-    def refuse(*args: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with folder.locked():
-        pass
-
-
-def test_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(ValueError, match="is a file; give a folder"):
-        RunFolder(file).check_writable()
-    with pytest.raises(ValueError, match="a part of this path is a file"):
-        RunFolder(file / "x").check_writable()
-
-    def refuse(**kwargs: object) -> None:  # as root, a folder without rights is still writable
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(ValueError, match=r"cannot be written \(Permission denied\)"):
-        RunFolder(tmp_path).check_writable()

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from beltrami.cli.console import make_console, print_json
 from beltrami.cli.errors import BadInputError
-from beltrami.recipes.config import RUNS
+from beltrami.options import RUNS
 
 if TYPE_CHECKING:
     from rich.table import Table

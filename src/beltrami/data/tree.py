@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,19 @@ class Tree:
         for node in range(len(self) - 1, 0, -1):
             count[self.parent[node]] += count[node] + 1
         return tuple(count)
+
+    def sector_angles(self) -> Tensor:
+        """The middle of each node's sector, (n,): a share of its parent's, by its leaves."""
+        leaves = self.leaves_below
+        share = [2 * math.pi * count / leaves[0] for count in leaves]
+        begin = [0.0] * len(self)  # where the next child's sector begins
+        angle = [0.0] * len(self)
+        for node, parent in enumerate(self.parent):
+            if parent >= 0:
+                begin[node] = begin[parent]
+                begin[parent] += share[node]
+            angle[node] = begin[node] + share[node] / 2
+        return torch.tensor(angle, dtype=torch.float64)
 
     def distances(self) -> Tensor:
         """Numbers of edges between all pairs of nodes, float64 of shape (n, n)."""

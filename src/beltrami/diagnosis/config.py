@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from beltrami.recipes.checks import file_name
-from beltrami.recipes.config import RUNS, option_words, plain_settings
+from beltrami.options import RUNS, file_name, option_words, plain_settings
 
 EMBEDDED = "wordnet-mammals"  # without an argument
 FEWEST = 20  # points in a sample, below which nothing can be told from anything

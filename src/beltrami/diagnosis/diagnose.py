@@ -30,6 +30,7 @@ import torch
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.output_folder import OutputFolder
 from beltrami.data.vectors import Unembedding, VectorsError
 from beltrami.data.vectors.unembedding import as_rows, output_table
 from beltrami.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
@@ -52,8 +53,7 @@ from beltrami.diagnosis.tree_likeness import tree_likeness
 from beltrami.diagnosis.verdict import judge
 from beltrami.diagnosis.words import wordfreq_version, words
 from beltrami.models.pretrained.opening import model_fingerprint
-from beltrami.recipes.checks import refuse_given
-from beltrami.recipes.folder import RunFolder
+from beltrami.options import refuse_given
 from beltrami.report.page import render
 
 SCHEMA = "beltrami.diagnosis/1"
@@ -119,7 +119,7 @@ def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosi
     source = open_source(config, watcher.moved)
     _check_applies(config, source)
     watcher.finished("reading", False)
-    folder = RunFolder(config.folder)
+    folder = OutputFolder(config.folder)
     folder.check_writable()
     with folder.locked():
         return _Work(config, source, watcher).run()
@@ -295,22 +295,14 @@ class _Work:
 
     def _before(self) -> dict[str, Any]:
         """What the folder holds already, if it is of the same source."""
-        if not self.path.exists():
+        before = OutputFolder(self.config.folder).document(DOCUMENT, SCHEMA, "diagnosis")
+        if before is None or self.config.fresh:
             return {}
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            digest = found["source"]["digest"] if found["schema"] == SCHEMA else None
-        except (ValueError, KeyError, TypeError):
-            digest = None
-        if digest is None:
-            raise ValueError(f"{self.path} is no diagnosis; give another --out, or move it away")
-        if self.config.fresh:
-            return {}
-        if digest != self.source.digest:
+        if before.get("source", {}).get("digest") != self.source.digest:
             raise ValueError(
                 f"{self.path} is of other data; give --fresh to replace it, or another --out"
             )
-        return dict(found)
+        return before
 
     def _document(self, parts: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
         tree = parts.get("tree-likeness")

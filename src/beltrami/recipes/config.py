@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from beltrami.checks import check_number, check_unique
-from beltrami.recipes.checks import file_name, flag
+from beltrami.options import RUNS, file_name, flag, option_words, plain_settings
 
-RUNS = Path("runs")
 T = TypeVar("T")
 _OPTION = "option"  # key in the metadata of a field
 
@@ -160,32 +159,6 @@ class TaxonomyConfig(RunConfig):
         return file_name(name + (f"-{self.root}" if self.root else ""))
 
 
-def plain_settings(config: Any, *, besides: tuple[str, ...]) -> dict[str, Any]:
-    """The options of a config by name, JSON-able, without those named in `besides`."""
-    return {
-        field.name: _plain(getattr(config, field.name))
-        for field in dataclasses.fields(config)
-        if field.name not in besides
-    }
-
-
-def option_words(config: Any, *, besides: tuple[str, ...]) -> list[str]:
-    """The words that say, on a command line, where a config differs from its defaults."""
-    words: list[str] = []
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name in besides or value == field.default:
-            continue
-        name = flag(field.name)
-        if isinstance(value, bool):
-            words.append(name if value else f"--no-{name[2:]}")
-        elif isinstance(value, tuple):
-            words += [name, *map(str, value)]
-        else:
-            words.append(f"{name}={value}")  # with "=": a path may start with "-"
-    return words
-
-
 def _check_text(name: str, text: str) -> None:
     """Our files hold UTF-8, and a path may have bytes that are not."""
     if not text:
@@ -194,9 +167,3 @@ def _check_text(name: str, text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"{name} is not UTF-8 text: {text!a}; rename the file") from None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value

@@ -73,25 +73,11 @@ def radial_layout(tree: Tree, seed: int, curvature: float) -> Tensor:
     longest = MAX_START_RADIUS / (math.sqrt(curvature) * max(depth))
     edge = min(EDGE_LENGTH, longest)
     turn = 2 * math.pi * torch.rand((), generator=generator, dtype=torch.float64)
-    theta = sector_angles(tree) + turn
+    theta = tree.sector_angles() + turn
     radius = edge * torch.tensor(depth, dtype=torch.float64)
     v = torch.stack([radius * theta.cos(), radius * theta.sin()], dim=-1)
     noise = torch.randn(v.shape, generator=generator, dtype=torch.float64)
     return v + JITTER * edge * noise
-
-
-def sector_angles(tree: Tree) -> Tensor:
-    """The middle of each node's sector, (n,): a share of its parent's, by its leaves."""
-    leaves = tree.leaves_below
-    share = [2 * math.pi * count / leaves[0] for count in leaves]
-    begin = [0.0] * len(tree)  # where the next child's sector begins
-    angle = [0.0] * len(tree)
-    for node, parent in enumerate(tree.parent):
-        if parent >= 0:
-            begin[node] = begin[parent]
-            begin[parent] += share[node]
-        angle[node] = begin[node] + share[node] / 2
-    return torch.tensor(angle, dtype=torch.float64)
 
 
 def to_points(v: Tensor, geometry: Geometry, curvature: float) -> Tensor:

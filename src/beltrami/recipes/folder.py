@@ -35,10 +35,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +43,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.output_folder import OutputFolder, read_object
 from beltrami.recipes.outcome import TrialResult
 from beltrami.recipes.recipe import Trial
 from beltrami.train.session import LOG_FILES
@@ -55,11 +53,8 @@ CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
 RESULT, MODEL, CHECKPOINT = "result.json", "model.safetensors", "checkpoint.safetensors"
 
 
-class RunFolder:
+class RunFolder(OutputFolder):
     """The folder of one run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
     @property
     def config(self) -> Path:
@@ -113,46 +108,6 @@ class RunFolder:
             with contextlib.suppress(OSError, ValueError):  # damaged: will be done again
                 read_result(result)
                 _delete([result.parent / CHECKPOINT])
-
-    def check_writable(self) -> None:
-        """Make the folder and try to write there, so that it fails now and not in an hour."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
-        except FileExistsError as error:
-            raise ValueError(f"--out {self.path} is a file; give a folder") from error
-        except NotADirectoryError as error:
-            raise ValueError(
-                f"--out {self.path}: a part of this path is a file; give a folder"
-            ) from error
-        except OSError as error:
-            reason = error.strerror or error
-            raise ValueError(
-                f"--out {self.path} cannot be written ({reason}); give a folder of your own"
-            ) from error
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process from working here; its attempt is a `ValueError`."""
-        try:
-            import fcntl
-        except ImportError:  # not POSIX: no lock, and no harm where nobody starts it twice
-            yield
-            return
-        handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"another process is working in {self.path}; wait for it, or give another --out"
-                ) from error
-            except OSError:  # a file system without locks
-                pass
-            yield
-        finally:
-            os.close(handle)
 
     def checkpoint(self, trial: Trial) -> Path:
         """Where an unfinished trial keeps its state."""
@@ -226,11 +181,8 @@ class RunFolder:
 
 def read_document(path: Path) -> dict[str, Any] | None:
     """config.json or metrics.json of a run; None where the file is missing, damaged or foreign."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+    document = read_object(path)
+    return document if document is not None and document.get("schema") == SCHEMA else None
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -300,7 +300,7 @@ def test_texts_of_one_name(tmp_path: Path) -> None:
 def test_a_file_that_is_no_family_stays(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/family.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no family"):
+    with pytest.raises(ValueError, match="is not a family"):
         measure_family(config(tmp_path, gaussians(tmp_path)[:1]))
     assert (tmp_path / "out/family.json").read_text(encoding="utf-8") == "[]"
 

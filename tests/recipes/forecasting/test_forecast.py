@@ -153,7 +153,7 @@ def test_names_of_users_are_escaped(tmp_path: Path) -> None:
 def test_a_file_that_is_no_forecast_stays(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/forecast.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no forecast"):
+    with pytest.raises(ValueError, match="is not a forecast"):
         forecast_file(ask(tmp_path, save(tmp_path, 1.0)))
     assert (tmp_path / "out/forecast.json").read_text(encoding="utf-8") == "{}"
 

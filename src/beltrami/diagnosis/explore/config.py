@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from beltrami.diagnosis.config import EMBEDDED, Kind
-from beltrami.recipes.checks import file_name
-from beltrami.recipes.config import RUNS, option_words
+from beltrami.options import RUNS, file_name, option_words
 
 Method = Literal["auto", "sectors", "hmds", "horopca", "tangent-pca", "as-is"]
 FEWEST = 4  # points that have a geometry

@@ -12,7 +12,7 @@ from beltrami.diagnosis.explore.graph_cloud import graph_cloud
 from beltrami.diagnosis.explore.run_cloud import is_run, run_cloud
 from beltrami.diagnosis.explore.vector_cloud import vector_cloud
 from beltrami.diagnosis.source import GraphSource, Source, Tick, open_source
-from beltrami.recipes.checks import refuse_given
+from beltrami.options import refuse_given
 from beltrami.report.explorer import Cloud, explorer_page
 
 

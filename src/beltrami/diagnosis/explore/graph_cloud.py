@@ -6,7 +6,6 @@ import torch
 
 from beltrami.data.network import Network
 from beltrami.data.tree import Tree
-from beltrami.recipes.embedding import sector_angles
 from beltrami.report.explorer import Cloud
 
 EDGE = 1.2  # hyperbolic length of an edge
@@ -20,7 +19,7 @@ def graph_cloud(network: Network) -> Cloud:
     place[torch.tensor(order)] = torch.arange(len(order))
     depth = torch.tensor(tree.depth, dtype=torch.float64)
     radius = min(EDGE, FARTHEST / max(1, max(tree.depth))) * depth
-    angle = sector_angles(tree)
+    angle = tree.sector_angles()
     disk = torch.tanh(radius / 2).unsqueeze(1) * torch.stack([angle.cos(), angle.sin()], 1)
     degrees = network.degrees[torch.tensor(order)]
     return Cloud(

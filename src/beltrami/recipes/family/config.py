@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from beltrami.recipes.checks import check_counts, check_no_repeats
-from beltrami.recipes.config import RUNS, option_words, plain_settings
+from beltrami.options import RUNS, check_counts, check_no_repeats, option_words, plain_settings
 
 _PRESENTATION = ("out", "fresh", "json", "batch", "device")
 _FEWEST_TOKENS = 2  # of a text with a prediction

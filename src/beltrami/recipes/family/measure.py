@@ -32,6 +32,7 @@ import torch
 import beltrami
 from beltrami.analysis.superposition import JointFit, fit_exponent, fit_losses
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.output_folder import OutputFolder, read_object
 from beltrami.data.vectors import Unembedding, VectorsError, list_vectors, open_unembedding
 from beltrami.diagnosis.diagnose import Silent, Watcher
 from beltrami.diagnosis.numbers import finite, plain
@@ -40,7 +41,6 @@ from beltrami.models.pretrained.opening import SMOLLM2, load_causal, model_finge
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.family.losses import Tick, text_loss
 from beltrami.recipes.family.texts import read_texts
-from beltrami.recipes.folder import RunFolder
 from beltrami.report.page import render
 
 SCHEMA = "beltrami.family/1"
@@ -70,9 +70,10 @@ def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Fami
     texts = {path.stem: read_texts(path)[: config.count] for path in config.texts}
     for model in config.models:
         _check_model(model, bool(texts))
-    folder = RunFolder(config.folder)
+    folder = OutputFolder(config.folder)
     folder.check_writable()
     with folder.locked():
+        folder.document(DOCUMENT, SCHEMA, "family")
         return _Work(config, texts, watcher or Silent()).run()
 
 
@@ -80,7 +81,6 @@ class _Work:
     def __init__(self, config: FamilyConfig, texts: dict[str, list[str]], watcher: Watcher) -> None:
         self.config, self.texts, self.watcher = config, texts, watcher
         self.path = config.folder / DOCUMENT
-        self._check_ours()
 
     def run(self) -> Family:
         from beltrami.recipes.family.report import family_page
@@ -161,7 +161,7 @@ class _Work:
         """A measurement, or what it was when it was made of the same."""
         text = json.dumps([METHOD, *told], sort_keys=True)
         path = self.config.folder / MEASURED / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
-        if not self.config.fresh and (known := _read(path)) is not None:
+        if not self.config.fresh and (known := read_object(path)) is not None:
             self.watcher.finished(what, True)
             return known
         self.watcher.started(what)
@@ -170,11 +170,6 @@ class _Work:
         write_atomically(path, to_json(found))
         self.watcher.finished(what, False)
         return found
-
-    def _check_ours(self) -> None:
-        """A file of the same name that is of something else stays."""
-        if self.path.exists() and (_read(self.path) or {}).get("schema") != SCHEMA:
-            raise ValueError(f"{self.path} is no family; give another --out, or move it away")
 
 
 def overlap_fit(models: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -293,12 +288,3 @@ def _opened(source: str) -> Unembedding:
         return open_unembedding(source)
     except VectorsError as error:
         raise ValueError(f"{error}") from error
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """A file of ours; None where it is missing, damaged or foreign."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beltrami.recipes.checks import file_name
-from beltrami.recipes.config import RUNS, option_words
+from beltrami.options import RUNS, file_name, option_words
 
 
 @dataclass(frozen=True)

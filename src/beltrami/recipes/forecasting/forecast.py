@@ -18,7 +18,6 @@ Numbers that are not finite are null.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,8 @@ import beltrami
 from beltrami.analysis.superposition import Forecast, exponent_windows, forecast
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.cache import file_digest
+from beltrami.data.output_folder import OutputFolder
 from beltrami.diagnosis.numbers import finite
-from beltrami.recipes.folder import RunFolder
 from beltrami.recipes.forecasting.config import ForecastConfig
 from beltrami.recipes.forecasting.table import LossTable, read_losses
 from beltrami.report.page import render
@@ -76,11 +75,11 @@ def forecast_file(config: ForecastConfig) -> Forecasted:
         "forecast": told,
         "windows": {"fits": fits, "spread": found.spread, **_floors_and_bend(found)},
     }
-    folder = RunFolder(config.folder)
+    folder = OutputFolder(config.folder)
     folder.check_writable()
     path, report = config.folder / DOCUMENT, config.folder / REPORT
     with folder.locked():
-        _check_ours(path)
+        folder.document(DOCUMENT, SCHEMA, "forecast")
         write_atomically(path, to_json(document))
         write_atomically(report, render(forecast_page(document, found.plot().svg)))
     return Forecasted(document, path, report)
@@ -133,16 +132,3 @@ def _floors_and_bend(found: Forecast) -> dict[str, Any]:
         "curvature_t": finite(bend.curvature_t),
         "bends": "down" if bend.concave else "up" if bend.convex else "no",
     }
-
-
-def _check_ours(path: Path) -> None:
-    """A file of the same name that is no forecast stays."""
-    if not path.exists():
-        return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        ours = found["schema"] == SCHEMA
-    except (OSError, ValueError, KeyError, TypeError):
-        ours = False
-    if not ours:
-        raise ValueError(f"{path} is no forecast; give another --out, or move it away")

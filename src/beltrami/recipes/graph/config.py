@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from beltrami.recipes.checks import file_name
+from beltrami.options import file_name
 from beltrami.recipes.config import RunConfig, option
 
 Layer = Literal["htc", "hybonet", "hgcn", "attention"]

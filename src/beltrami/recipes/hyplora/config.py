@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from beltrami.recipes.checks import file_name, flag
+from beltrami.options import file_name, flag
 from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.hyplora.presets import (
     PRESETS,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from beltrami.recipes.checks import check_counts, check_positive, file_name, flag
+from beltrami.options import check_counts, check_positive, file_name, flag
 from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.superposition.law_names import check_law
 from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset

@@ -1,13 +1,17 @@
-"""Checks of options that several commands share, and names made of them."""
+"""Options of commands: their checks, their names, and the command line that repeats them."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from beltrami.checks import check_integer, check_unique
 from beltrami.checks import check_positive as check_positive_number
+
+RUNS = Path("runs")  # where commands write without --out
 
 
 def check_counts(config: object, *names: str) -> None:
@@ -45,3 +49,35 @@ def flag(name: str) -> str:
 def file_name(text: str) -> str:
     """A text made fit for the name of a folder."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
+
+
+def plain_settings(config: Any, *, besides: tuple[str, ...]) -> dict[str, Any]:
+    """The options of a config by name, JSON-able, without those named in `besides`."""
+    return {
+        field.name: _plain(getattr(config, field.name))
+        for field in dataclasses.fields(config)
+        if field.name not in besides
+    }
+
+
+def option_words(config: Any, *, besides: tuple[str, ...]) -> list[str]:
+    """The words that say, on a command line, where a config differs from its defaults."""
+    words: list[str] = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in besides or value == field.default:
+            continue
+        name = flag(field.name)
+        if isinstance(value, bool):
+            words.append(name if value else f"--no-{name[2:]}")
+        elif isinstance(value, tuple):
+            words += [name, *map(str, value)]
+        else:
+            words.append(f"{name}={value}")  # with "=": a path may start with "-"
+    return words
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value

@@ -1,0 +1,77 @@
+"""The folder that a command writes to: it can be written, and one process at a time works there."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class OutputFolder:
+    """A folder for results."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def check_writable(self) -> None:
+        """Make the folder and try to write there, so that it fails now and not in an hour."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        except FileExistsError as error:
+            raise ValueError(f"--out {self.path} is a file; give a folder") from error
+        except NotADirectoryError as error:
+            raise ValueError(
+                f"--out {self.path}: a part of this path is a file; give a folder"
+            ) from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise ValueError(
+                f"--out {self.path} cannot be written ({reason}); give a folder of your own"
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from working here; its attempt is a `ValueError`."""
+        try:
+            import fcntl
+        except ImportError:  # not POSIX: no lock, and no harm where nobody starts it twice
+            yield
+            return
+        handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(
+                    f"another process is working in {self.path}; wait for it, or give another --out"
+                ) from error
+            except OSError:  # a file system without locks
+                pass
+            yield
+        finally:
+            os.close(handle)
+
+    def document(self, name: str, schema: str, what: str) -> dict[str, Any] | None:
+        """A document of ours, None where there is none; another file of that name is an error."""
+        path = self.path / name
+        if not path.exists():
+            return None
+        document = read_object(path)
+        if document is None or document.get("schema") != schema:
+            raise ValueError(f"{path} is not a {what}; give another --out, or move it away")
+        return document
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None where it is missing, damaged or something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
