@@ -100,7 +100,8 @@ def state(
     radius = min(radius, 0.5) if dtype.itemsize == 2 else radius
     x = table(manifold, *shape, radius=radius)
     g, p = (random_covectors(manifold, x) for _ in range(2))
-    v, v_max = (torch.rand(*shape[:-1], 1, dtype=accumulation_dtype(dtype)) for _ in range(2))
+    row = *shape[:-1], 1
+    v, v_max = (0.1 + torch.rand(row, dtype=accumulation_dtype(dtype)) for _ in range(2))
     return State(x.to(dtype), g.to(dtype), p.to(dtype), v, v_max if amsgrad else None)
 
 

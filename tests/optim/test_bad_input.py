@@ -438,7 +438,7 @@ def test_a_state_of_another_shape(make: Any) -> None:
 
 
 @every
-def test_a_state_with_other_groups_is_torchs_error(make: Any) -> None:
+def test_a_state_with_other_groups_is_refused(make: Any) -> None:
     model = Words()
     optimizer = make(model)
     state = optimizer.state_dict()

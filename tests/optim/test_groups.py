@@ -77,7 +77,7 @@ def test_every_parameter_of_a_model_is_in_exactly_one_group() -> None:
     every = dict(model.named_parameters())
     for group in groups:
         assert all(every[name] is p for name, p in group["params"])
-    decay = {"points": 0.2, "curvature": 0.0, "decay": 0.1, "no_decay": 0.0}
+    decay = {"points": 0.2, "curvature": 0.0, "log_scale": 0.0, "decay": 0.1, "no_decay": 0.0}
     assert {g["kind"] for g in groups} == set(decay)
     for group in groups:
         assert group["weight_decay"] == decay[group["kind"]]
@@ -89,16 +89,19 @@ def test_every_parameter_of_a_model_is_in_exactly_one_group() -> None:
 def test_what_modules_mark_is_exempt_and_nothing_else() -> None:
     """The expected sets are made by asking every module; no name is compared with a pattern."""
     model = decoder()
-    points, marked, small = set(), set(), set()
+    points, marked, small, scales = set(), set(), set(), set()
     for prefix, module in model.named_modules():
         dot = f"{prefix}." if prefix else ""
         points |= {dot + own for own in getattr(module, "manifold_of", {})}
         marked |= {dot + own for own in getattr(module, "no_weight_decay", set)()}
         small |= {dot + n for n, p in module.named_parameters(recurse=False) if p.ndim < 2}
+        scales |= {dot + own for own in getattr(module, "log_scales", ())}
     groups = param_groups(model)
     assert names(groups, "points") == points != set()
     assert names(groups, "curvature") == {"curvature.raw"}
-    assert names(groups, "no_decay") == (marked | small) - points - {"curvature.raw"}
+    assert names(groups, "log_scale") == scales != set()
+    assert scales <= marked
+    assert names(groups, "no_decay") == (marked | small) - points - scales - {"curvature.raw"}
     every = {name for name, _ in model.named_parameters()}
     assert names(groups, "decay") == every - marked - small - points
 
@@ -137,11 +140,21 @@ def test_a_model_may_name_the_parameters_of_its_parts() -> None:
 
 
 def test_learning_rates_of_groups() -> None:
-    groups = param_groups(decoder(), lr=0.1, point_lr=0.2, curvature_lr=0.3)
-    rates = {"points": 0.2, "curvature": 0.3, "decay": 0.1, "no_decay": 0.1}
+    groups = param_groups(decoder(), lr=0.1, point_lr=0.2, curvature_lr=0.3, scale_lr=0.4)
+    rates = {"points": 0.2, "curvature": 0.3, "log_scale": 0.4, "decay": 0.1, "no_decay": 0.1}
     assert all(g["lr"] == rates[g["kind"]] for g in groups)
     groups = param_groups(decoder(), point_lr=0.2)
-    assert [g.get("lr") for g in groups if g["kind"] != "points"] == [None] * 3
+    assert [g.get("lr") for g in groups if g["kind"] != "points"] == [None] * 4
+
+
+def test_a_module_names_logarithms_of_its_scales() -> None:
+    """Also from outside, with dots, and also where the parameter is a matrix."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model.log_scales = {"1.weight", "0.bias", "missing"}  # type: ignore[assignment]
+    groups = param_groups(model, weight_decay=0.1, scale_lr=0.2)
+    (group,) = (g for g in groups if g["kind"] == "log_scale")
+    assert names(groups, "log_scale") == {"1.weight", "0.bias"}
+    assert (group["lr"], group["weight_decay"]) == (0.2, 0.0)
 
 
 def test_one_group_a_manifold() -> None:
@@ -343,12 +356,14 @@ def test_create_optimizer() -> None:
             point_lr=0.3,
             point_weight_decay=0.4,
             curvature_lr=0.5,
+            scale_lr=0.6,
         )
         assert type(optimizer) is kind
         found = {g["kind"]: (g["lr"], g["weight_decay"]) for g in optimizer.param_groups}
         assert found == {
             "points": (0.3, 0.4),
             "curvature": (0.5, 0.0),
+            "log_scale": (0.6, 0.0),
             "decay": (0.1, 0.2),
             "no_decay": (0.1, 0.0),
         }
@@ -363,7 +378,8 @@ def test_an_optimiser_of_a_module_has_its_groups() -> None:
     """Decay is for what may decay: with AdamW's default too, and never for points."""
     optimizer = RiemannianAdamW(decoder())
     found = {g["kind"]: g["weight_decay"] for g in optimizer.param_groups}
-    assert found == {"points": 0.0, "curvature": 0.0, "decay": 1e-2, "no_decay": 0.0}
+    none = dict.fromkeys(("points", "curvature", "log_scale", "no_decay"), 0.0)
+    assert found == {**none, "decay": 1e-2}
     assert optimizer.param_groups[0]["param_names"]
     # a module without points: torch's own
     (group,) = RiemannianSGD(nn.Linear(2, 2, bias=False), lr=0.1).param_groups

@@ -106,16 +106,14 @@ class Attention(Layer):
             )
         self.out = Linear(queries, size, manifold=manifold, bias=bias, time=time)
         self.log_scale = nn.Parameter(torch.empty(heads)) if score == "distance" else None
+        if self.log_scale is not None:
+            self.log_scales.add("log_scale")
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """σ = 2√head_size; the linear layers have their own start."""
         if self.log_scale is not None:
             nn.init.constant_(self.log_scale, math.log(2 * math.sqrt(self.head_size)))
-
-    def no_weight_decay(self) -> set[str]:
-        """The scale is stored as a logarithm."""
-        return set() if self.log_scale is None else {"log_scale"}
 
     def forward(
         self,

@@ -300,6 +300,7 @@ class DistanceClassifier(Layer):
         self.weight = nn.Parameter(torch.empty(classes, size))
         self.log_temperature = nn.Parameter(torch.empty(1))
         self.manifold_of["weight"] = manifold
+        self.log_scales.add("log_temperature")
         self.reset_parameters()
 
     @property

@@ -18,7 +18,8 @@ class Layer(nn.Module):
 
     Subclasses list the manifolds they work on in `accepts`, and say by `several` whether there may
     be several curvatures, (k, 1) for points (..., k, d) or (E, 1, 1) for (E, n, d). The parameters
-    that are themselves points go into `manifold_of`, name by name, where the optimisers look.
+    that are themselves points go into `manifold_of`, name by name, and those that are logarithms of
+    scales or weights into `log_scales`, where the optimisers look.
     """
 
     accepts: ClassVar[tuple[type[Manifold], ...]] = (Lorentz, PoincareBall, Euclidean)
@@ -30,6 +31,7 @@ class Layer(nn.Module):
             manifold, self.accepts, type(self).__name__, several=self.several
         )
         self.manifold_of: dict[str, Manifold] = {}
+        self.log_scales: set[str] = set()
 
     @property
     def manifold_out(self) -> Manifold:
@@ -38,7 +40,7 @@ class Layer(nn.Module):
 
     def no_weight_decay(self) -> set[str]:
         """Names of this layer's own parameters that weight decay must leave alone."""
-        return set()
+        return set(self.log_scales)
 
     def check_size(self, x: Tensor, size: int, name: str = "x") -> None:
         """Raise `ValueError` unless the last dimension of x is `size`."""

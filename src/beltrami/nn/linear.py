@@ -108,6 +108,7 @@ class Linear(Layer):
             self.gate_time_weight = nn.Parameter(torch.empty(1)) if self.time else None
             self.gate_bias = nn.Parameter(torch.empty(1))
             self.log_scale = nn.Parameter(torch.empty(1))
+            self.log_scales.add("log_scale")
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -122,10 +123,6 @@ class Linear(Layer):
         for p in (self.bias, self.time_weight):
             if p is not None:
                 nn.init.zeros_(p)
-
-    def no_weight_decay(self) -> set[str]:
-        """The scale of hybonet's gate is a logarithm."""
-        return {"log_scale"} if self.form == "hybonet" else set()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""

@@ -52,16 +52,14 @@ class Residual(Layer):
             raise ValueError("Residual: form='euclidean' has no scale")
         self.init, self.scale = weight, scale
         self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
+        if learnable:
+            self.log_scales.add("log_weight")
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """w as given."""
         if self.log_weight is not None:
             nn.init.constant_(self.log_weight, math.log(self.init))
-
-    def no_weight_decay(self) -> set[str]:
-        """The weight is stored as a logarithm."""
-        return set() if self.log_weight is None else {"log_weight"}
 
     @property
     def weight(self) -> Tensor | float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from beltrami.optim.points import (
     has_kernels,
     inner_dims,
 )
+from beltrami.optim.rate_unit import UNIT, in_unit_of_coordinates
 from beltrami.optim.rows import Rows, can_join, join, move_rows, numbers_dtype
 from beltrami.optim.sharded import local, row_numbers_like
 
@@ -52,13 +53,15 @@ class RiemannianAdam(RiemannianOptimizer):
     """Adam on manifolds (Bécigneul and Ganea 2019), and torch's Adam for plain parameters.
 
     A point moves along the geodesic of its first moment, which is carried along; the second moment
-    is one number a row, and in a product one a factor, so the state is half of Adam's. See
-    `beltrami.kernels.rows.adam_rows` for the formulas.
+    is one number a row, and in a product one a factor, so the state is half of Adam's. It is the
+    mean over the d coordinates, so that a row moves about lr·√d, as in Adam, and one learning rate
+    serves all widths, flat or curved. See `beltrami.kernels.rows.adam_rows` for the formulas.
 
     Args:
         params: a module, whose layers say which parameters are points; the groups of
             `param_groups(model)`; or parameters, with `manifold` in each group or for all.
-        lr, betas, eps, amsgrad, maximize: as in `torch.optim.Adam`.
+        lr: the root mean square change of a coordinate, as in `torch.optim.Adam`.
+        betas, eps, amsgrad, maximize: as there.
         weight_decay: for plain parameters as in torch (added to the gradient); for points
             weight_decay/2 times the squared distance from the origin is added to the loss.
         manifold: of parameters whose group does not say.
@@ -104,6 +107,7 @@ class RiemannianAdam(RiemannianOptimizer):
             "fused": fused,
             "capturable": capturable,
             "nonfinite": nonfinite,
+            "rate_unit": UNIT,
         }
         super().__init__(params, defaults, manifold)
 
@@ -123,6 +127,9 @@ class RiemannianAdam(RiemannianOptimizer):
             check_number(f"betas[{i}]", beta, high=1.0)
         if options["fused"] and isinstance(options["manifold"], Manifold):
             _check_fused(options)
+
+    def _converted(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return in_unit_of_coordinates(self.param_groups, state_dict, decoupled=self._decoupled)
 
     def _init_group(
         self,

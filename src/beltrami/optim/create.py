@@ -28,6 +28,7 @@ def create_optimizer(
     point_lr: float | None = None,
     point_weight_decay: float = 0.0,
     curvature_lr: float | None = None,
+    scale_lr: float | None = None,
     **options: Any,
 ) -> RiemannianOptimizer:
     """An optimiser with the parameter groups of `param_groups(model, ...)`.
@@ -38,7 +39,8 @@ def create_optimizer(
         lr: learning rate.
         weight_decay: of what may decay, see `param_groups`; none by default, also for "adamw",
             whose class has 0.01.
-        point_lr: learning rate of points, if not `lr`. curvature_lr: of curvatures.
+        point_lr, curvature_lr, scale_lr: learning rates of points, of curvatures and of logarithms
+            of scales (temperatures), if not `lr`.
         point_weight_decay: of points, a pull to the origin.
         options: of the optimiser: betas, eps, momentum, fused, nonfinite, ...
     """
@@ -49,6 +51,7 @@ def create_optimizer(
         point_weight_decay=point_weight_decay,
         point_lr=point_lr,
         curvature_lr=curvature_lr,
+        scale_lr=scale_lr,
     )
     if not groups:
         raise ValueError(

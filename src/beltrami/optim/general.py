@@ -44,7 +44,7 @@ def _adam_block_(
     gradient = _gradient(old_x, upcast(g), rates.decay, manifold)
     size_sq = manifold.inner(old_x, gradient, gradient, keepdim=True)
     new_m = torch.lerp(old_m, gradient, 1 - rates.beta1)
-    new_v = torch.lerp(v, size_sq, 1 - rates.beta2)
+    new_v = torch.lerp(v, size_sq / manifold.tangent0_size(x.shape[-1]), 1 - rates.beta2)
     largest = new_v if v_max is None else torch.maximum(v_max, new_v)
     alpha = rates.step_size / ((largest / rates.correction).sqrt() + rates.eps)
     start = old_x

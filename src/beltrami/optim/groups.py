@@ -1,9 +1,10 @@
-"""Which parameters are points, which are curvatures, and which may decay: asked of the modules.
+"""Which parameters are points, curvatures, logarithms of scales, and which may decay.
 
-A parameter on a manifold is a plain `nn.Parameter`. That it is a point says the module that owns
-it, `module.manifold_of[name]`, and that it must not decay, `module.no_weight_decay()`. From there
-the optimiser takes it into its parameter groups. Nothing is attached to tensors, so nothing is lost
-when they are copied, moved, sharded or replaced, and no parameter is recognised by its name.
+A parameter on a manifold is a plain `nn.Parameter`. The module that owns it says that it is a
+point, `module.manifold_of[name]`, that it is the logarithm of a scale, `module.log_scales`, or that
+it must not decay, `module.no_weight_decay()`; `param_groups` reads that. Nothing is attached to
+tensors, so nothing is lost when they are copied, moved, sharded or replaced, and no parameter is
+recognised by its name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from beltrami.optim.sharded import is_sharded
 
 Group = dict[str, Any]
 
-_KINDS = ("decay", "no_decay", "points", "curvature")
+_KINDS = ("decay", "no_decay", "log_scale", "points", "curvature")
 
 
 def param_groups(
@@ -30,28 +31,31 @@ def param_groups(
     lr: float | None = None,
     point_lr: float | None = None,
     curvature_lr: float | None = None,
+    scale_lr: float | None = None,
 ) -> list[Group]:
     """Parameter groups of a model for the optimisers of this package.
 
     One group a manifold for points (`kind` "points"), one for curvatures ("curvature"), one for
-    what weight decay may touch ("decay") and one for the rest ("no_decay"): what a module's
-    `no_weight_decay()` names, and parameters with fewer than two dimensions, such as biases and the
-    gains of norms. Parameters that need no gradient are left out. A Euclidean twin, whose points
-    lie on `Euclidean()`, gets the same groups.
+    logarithms of scales ("log_scale": what a module's `log_scales` names, such as the temperatures
+    of attention), one for what weight decay may touch ("decay") and one for the rest ("no_decay"):
+    what a module's `no_weight_decay()` names, and parameters with fewer than two dimensions, such
+    as biases and the gains of norms. Parameters that need no gradient are left out. A Euclidean
+    twin, whose points lie on `Euclidean()`, gets the same groups.
 
     Args:
         model: any module; those without `manifold_of` are plain.
         weight_decay: of the group "decay".
         point_weight_decay: of points: a pull along geodesics to the origin.
         lr: learning rate of all groups, if not that of the optimiser.
-        point_lr: of points, if not `lr`. curvature_lr: of curvatures, if not `lr`.
+        point_lr, curvature_lr, scale_lr: of points, curvatures and logarithms of scales, if not
+            `lr`.
 
     Returns: dicts with `params` (pairs of name and parameter), `manifold`, `weight_decay`, `kind`
         and, where given, `lr`.
     """
     points = points_of(model.named_modules())
     curvatures = _curvatures(model)
-    exempt = _exempt(model)
+    exempt, log_scales = _named(model, "no_weight_decay"), _named(model, "log_scales")
     groups: dict[tuple[str, Manifold], Group] = {}
     flat: Manifold = Euclidean()
     for name, parameter in model.named_parameters():
@@ -63,6 +67,8 @@ def param_groups(
         elif id(parameter) in points:
             kind, decay, rate = "points", point_weight_decay, point_lr
             manifold = points[id(parameter)][2]
+        elif id(parameter) in log_scales:
+            kind, decay, rate = "log_scale", 0.0, scale_lr
         elif id(parameter) in exempt or parameter.ndim < 2:
             kind, decay, rate = "no_decay", 0.0, None
         else:
@@ -130,17 +136,18 @@ def curvature_parameters(manifold: Manifold) -> list[Tensor]:
     return [c.raw if isinstance(c, Curvature) else c for c in learnable]
 
 
-def _exempt(model: nn.Module) -> set[int]:
-    """Identities of the parameters that some module exempts from decay.
+def _named(model: nn.Module, attribute: str) -> set[int]:
+    """Identities of the parameters that a module names in `log_scales` or `no_weight_decay()`.
 
     Names are relative to the module that gives them, so a whole model that lists dotted names, as
     those of timm do, is understood too.
     """
-    found: set[int] = set()
+    listed: set[int] = set()
     for module in model.modules():
-        asked = getattr(module, "no_weight_decay", None)
-        names: set[str] = set(asked()) if callable(asked) else set()
+        names = getattr(module, attribute, None)
+        if attribute == "no_weight_decay":  # a method; other code has attributes of that name
+            names = names() if callable(names) else None
         if names:
-            named = module.named_parameters(remove_duplicate=False)
-            found |= {id(p) for name, p in named if name in names}
-    return found
+            named = dict(module.named_parameters(remove_duplicate=False))
+            listed |= {id(named[name]) for name in names if name in named}
+    return listed

@@ -126,6 +126,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state; `ValueError` if it belongs to another manifold or another optimiser."""
         self._check_state(state_dict)
+        state_dict = self._converted(state_dict)
         live = [(group["manifold"], group["nonfinite"]) for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, (manifold, nonfinite) in zip(self.param_groups, live, strict=True):
@@ -139,6 +140,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 if name.endswith("exp_avg_sq") and state[name].dtype != dtype:
                     state[name] = value.to(state[name].device, dtype, copy=True)
         self._place_steps()
+
+    def _converted(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """A checked state dict of an older version as today's."""
+        return state_dict
 
     def _place_steps(self) -> None:
         """Count the steps of points on the host, unless a graph is to capture them.
@@ -160,7 +165,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Raise `ValueError` unless manifolds and the shapes of moments are those of this one."""
         saved_groups = state_dict["param_groups"]
         if len(saved_groups) != len(self.param_groups):
-            return  # torch's own message
+            raise ValueError(
+                "the state dict has a different number of parameter groups: "
+                f"{_kinds(saved_groups)}; this optimiser has {_kinds(self.param_groups)}. Older "
+                "versions of beltrami had log_scale, the logarithms of scales, in no_decay"
+            )
         for i, (group, saved) in enumerate(zip(self.param_groups, saved_groups, strict=True)):
             if self._own_option not in saved:
                 raise ValueError(
@@ -193,6 +202,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             for parameter, key in zip(group["params"], saved["params"], strict=False):
                 if key in state_dict["state"]:
                     yield parameter, group["manifold"], state_dict["state"][key]
+
+
+def _kinds(groups: list[Group]) -> str:
+    return ", ".join(str(group.get("kind", "unnamed")) for group in groups)
 
 
 def _state_shapes(parameter: Tensor, manifold: Manifold) -> dict[str, torch.Size]:

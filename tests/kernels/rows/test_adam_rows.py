@@ -33,8 +33,8 @@ def by_the_manifold(old: State, rates: AdamRates, manifold: Manifold) -> State:
     gradient = manifold.riemannian_grad(x, old.g + rates.decay * pull)
     m = manifold.riemannian_grad(x, old.p)
     m = rates.beta1 * m + (1 - rates.beta1) * gradient
-    size_sq = manifold.inner(x, gradient, gradient, keepdim=True)
-    v = rates.beta2 * old.v + (1 - rates.beta2) * size_sq
+    mean_sq = manifold.inner(x, gradient, gradient, keepdim=True) / x.shape[-1]
+    v = rates.beta2 * old.v + (1 - rates.beta2) * mean_sq
     v_max = None if old.v_max is None else torch.maximum(old.v_max, v)
     largest = v if v_max is None else v_max
     alpha = rates.step_size / ((largest / rates.correction).sqrt() + rates.eps)
@@ -86,12 +86,12 @@ def test_several_steps_far_out_in_float32() -> None:
 def test_tends_to_adam_with_a_second_moment_a_row(model: str, variant: str) -> None:
     """As c → 0, at the rate c. In the ball the flat coordinates are twice those of the ball."""
     scale = {"lorentz": 1.0, "poincare": 2.0}[model]
-    rates = VARIANTS[variant]
+    rates = VARIANTS[variant]._replace(step_size=0.15)
     flat = torch.randn(30, 4, dtype=torch.float64)
     g, p = (torch.randn(30, 4, dtype=torch.float64) for _ in range(2))
-    v = torch.rand(30, 1, dtype=torch.float64)
+    v = torch.rand(30, 1, dtype=torch.float64) / 4
     moment = rates.beta1 * p + (1 - rates.beta1) * g
-    second = rates.beta2 * v + (1 - rates.beta2) * g.square().sum(-1, keepdim=True)
+    second = rates.beta2 * v + (1 - rates.beta2) * g.square().mean(-1, keepdim=True)
     alpha = rates.step_size / ((second / rates.correction).sqrt() + rates.eps)
     start = flat if rates.keep is None else rates.keep * flat
     expected = State(start - alpha * moment, g, moment, second)

@@ -70,7 +70,7 @@ def test_training_learns_a_tree(manifold: Manifold) -> None:
     train_cones(
         table,
         split,
-        RiemannianAdam(table, lr=0.02),
+        RiemannianAdam(table, lr=0.0115),
         epochs=60,
         batch_size=64,
         on_epoch=lambda epoch, loss: losses.append(loss),

@@ -23,7 +23,7 @@ TINY = ConesConfig(
     dim=3,
     epochs=3,
     batch=128,
-    learning_rates=(0.003, 0.01),
+    learning_rates=(0.0017, 0.006),
     seeds=2,
     device="cpu",
 )

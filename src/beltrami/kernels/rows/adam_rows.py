@@ -1,11 +1,15 @@
 r"""One step of Riemannian Adam on the rows of a table of points, in place.
 
-For a row x with gradient g, first moment p (a covector at x, see `geodesic_rows`) and second moment
-v, a single number a row:
+For a row x of d coordinates with gradient g, first moment p (a covector at x, see `geodesic_rows`)
+and second moment v, a single number a row:
 
-    p ← β₁p + (1 − β₁)g          v ← β₂v + (1 − β₂)|g|²_x
+    p ← β₁p + (1 − β₁)g          v ← β₂v + (1 − β₂)|g|²_x/d
     α = (lr/(1 − β₁ᵗ))/(√(v/(1 − β₂ᵗ)) + ε)
     x, p ← the point at the end of the geodesic from x along −α·p, and p carried there.
+
+v is the mean square of a coordinate of the gradient, as in Adam, and ε is compared with its root.
+So lr is the root mean square change of a coordinate, a row moves lr·√d, and one rate serves tables
+of every width, flat or curved.
 
 It is Bécigneul and Ganea's Riemannian Adam (2019) with the exponential map and parallel transport,
 at the cost of four or five products and two combinations a row: less traffic than Adam in flat
@@ -62,7 +66,7 @@ def adam_rows_(
 
     Args:
         x: points, (..., d). g: their gradients. p: first moments; all of one shape.
-        v: second moments, (..., 1), in float32 at least.
+        v: second moments, the mean over the coordinates of a row, (..., 1), in float32 at least.
         v_max: largest second moment so far (AMSGrad), or None.
         rates: the numbers of the step.
         c: curvature −c, a float or a tensor that broadcasts against v.
@@ -99,7 +103,7 @@ def _reference_(
         wide_g = wide_g + rates.decay * rows.pull(xx, c) * old_x
     size_sq = rows.size_sq(Products(xx, dot(old_x, wide_g), dot(wide_g, wide_g)), c)
     new_p = torch.lerp(old_p, wide_g, 1 - rates.beta1)
-    new_v = torch.lerp(v, size_sq, 1 - rates.beta2)
+    new_v = torch.lerp(v, size_sq / x.shape[-1], 1 - rates.beta2)
     largest = new_v if v_max is None else torch.maximum(v_max, new_v)
     alpha = rates.step_size / ((largest / rates.correction).sqrt() + rates.eps)
 

@@ -118,6 +118,7 @@ def adam_rows_triton_(
         float(rates.correction),
         1.0 - rates.beta1,
         1.0 - rates.beta2,
+        1.0 / width,
         float(rates.eps),
         float(rates.decay),
         1.0 if rates.keep is None else float(rates.keep),
@@ -165,6 +166,7 @@ def _adam(
     correction: tl.float64,
     weight1: tl.float64,
     weight2: tl.float64,
+    share: tl.float64,
     eps: tl.float64,
     decay: tl.float64,
     keep: tl.float64,
@@ -202,9 +204,10 @@ def _adam(
     if DECAYS:
         g += (tl.full((), decay, WIDE) * pull(xx, curvature, BALL))[:, None] * x
     size = size_sq(xx, tl.sum(x * g, axis=1), tl.sum(g * g, axis=1), curvature, BALL)
+    mean_sq = tl.full((), share, WIDE) * size
     w1, w2 = tl.full((), weight1, WIDE), tl.full((), weight2, WIDE)
     p = (1.0 - w1) * p + w1 * g
-    v = (1.0 - w2) * v + w2 * size
+    v = (1.0 - w2) * v + w2 * mean_sq
     largest = v
     if v_max_ptr is not None:
         v_max_at = v_max_ptr + outer * v_max_outer + within * v_max_inner

@@ -31,6 +31,7 @@ class FermiDirac(Layer):
         self.start = radius, temperature
         self.radius = nn.Parameter(torch.empty(1))
         self.log_temperature = nn.Parameter(torch.empty(1))
+        self.log_scales.add("log_temperature")
         self.reset_parameters()
 
     @property

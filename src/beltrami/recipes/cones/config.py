@@ -44,10 +44,10 @@ class ConesConfig(TaxonomyConfig):
     """Shown pairs a step, each with ten false ones."""
 
     learning_rates: tuple[float, ...] = option(
-        (0.003, 0.01, 0.03), low=0, open_low=True, adds_runs=True
+        (0.0015, 0.005, 0.015), low=0, open_low=True, adds_runs=True
     )
-    """Each geometry's first seed tries all of them; the highest validation F1 decides for the
-    others."""
+    """Root mean square changes of a coordinate in a step, in curved and flat space alike. Each
+    geometry's first seed tries all of them; the highest validation F1 decides for the others."""
 
     min_radius: float = option(0.1, low=0, open_low=True)
     """How wide cones are: K of the paper."""

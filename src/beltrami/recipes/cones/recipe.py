@@ -41,6 +41,7 @@ class ConesRecipe(Recipe[ConesConfig]):
     """Entailment cones in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "cones"
+    method: ClassVar[int] = 2  # 2: learning rates are root mean square changes of a coordinate
     title: ClassVar[str] = "Entailment cones"
     names: ClassVar[dict[str, str]] = NAMES
     chosen_by: ClassVar[str] = "validation_f1"

@@ -41,6 +41,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
     """Classes of a taxonomy's leaves, in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "levels"
+    method: ClassVar[int] = 2  # 2: prototypes move by root mean square changes of a coordinate
     title: ClassVar[str] = "Classification by level"
     names: ClassVar[dict[str, str]] = NAMES
     chosen_by: ClassVar[str] = "validation_f1"
