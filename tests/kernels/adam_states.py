@@ -101,7 +101,7 @@ def state(
     x = table(manifold, *shape, radius=radius)
     g, p = (random_covectors(manifold, x) for _ in range(2))
     row = *shape[:-1], 1
-    v, v_max = (0.1 + torch.rand(row, dtype=accumulation_dtype(dtype)) for _ in range(2))
+    v, v_max = (torch.rand(row, dtype=accumulation_dtype(dtype)).add_(0.1) for _ in range(2))
     return State(x.to(dtype), g.to(dtype), p.to(dtype), v, v_max if amsgrad else None)
 
 
