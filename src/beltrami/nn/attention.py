@@ -154,7 +154,7 @@ class Attention(Layer):
             q,
             k,
             v,
-            c=self.manifold.c,
+            radius=self.manifold.radius_like(q),
             scale=self._scale(),
             score=self.score,
             aggregate=self.aggregate,
@@ -167,8 +167,7 @@ class Attention(Layer):
     def _scale(self) -> Tensor | float:
         if self.log_scale is None:
             return 1 / math.sqrt(self.head_size)
-        scale: Tensor = 2 * torch.exp(-self.log_scale).unsqueeze(-1)  # (heads, 1)
-        return scale
+        return torch.exp(math.log(2) - self.log_scale).unsqueeze(-1)  # (heads, 1)
 
     def _heads(
         self, x: Tensor, memory: Tensor | None, rotation: tuple[Tensor, Tensor] | None
