@@ -15,7 +15,7 @@ from beltrami.data.graph_splits import (
     split_nodes,
 )
 from beltrami.data.graph_trees import disease_like_tree
-from beltrami.data.graphs import GraphData
+from beltrami.data.graphs import Graph
 
 PARTS = ("train", "validation", "test")
 
@@ -121,7 +121,7 @@ def test_bad_shares() -> None:
     for shares in ((0.0, 0.5, 0.5), (0.8, 0.2, 0.2), (0.5, -0.1, 0.1), (0.5, 0.5)):
         with pytest.raises(ValueError, match="shares must be three"):
             split_nodes(labels, seed=0, shares=shares)
-    small = GraphData("g", torch.tensor([[0], [1]]), torch.zeros(2, 1))
+    small = Graph("g", torch.tensor([[0], [1]]), torch.zeros(2, 1))
     with pytest.raises(ValueError, match="has 1 edges; a split needs 3"):
         split_links(small, seed=0)
 

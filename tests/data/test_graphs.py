@@ -1,311 +1,263 @@
-"""Graphs from files: what is read, and what is said about bad files."""
+"""Graphs: what is checked, edges of files, their directions, components, hops."""
 
 from __future__ import annotations
 
-import os
-import struct
-import zipfile
+import tracemalloc
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from beltrami.data.graph_files import GraphError
-from beltrami.data.graphs import GraphData, read_graph, undirected_edges
+from beltrami.data import dag, load_hierarchy
+from beltrami.data import graphs as module
+from beltrami.data.graphs import Graph, load_network, undirected_edges
+from beltrami.data.hierarchy import HierarchyError
 
-DISEASE = os.environ.get("BELTRAMI_TEST_DISEASE", "")  # the folder of HGCN's disease_lp
-
-
-def write(folder: Path, **texts: str) -> dict[str, Path]:
-    paths = {}
-    for name, text in texts.items():
-        paths[name] = folder / name.replace("_", ".")
-        paths[name].write_text(text, encoding="utf-8")
-    return paths
+PAIRS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30)
 
 
-def test_numbered_nodes(tmp_path: Path) -> None:
-    edges = tmp_path / "edges.csv"
-    edges.write_text("source,target\n2,0\n0,1\n1,0\n\n1,1\n")
-    features, labels = tmp_path / "f.npy", tmp_path / "l.npy"
-    np.save(features, np.arange(8).reshape(4, 2))
-    np.save(labels, np.array([10, -1, 2, 10]))
-    graph = read_graph(edges, features, labels, name="little")
-    assert graph.name == "little"
-    assert len(graph) == 4  # node 3 has no edge
-    assert graph.edges.tolist() == [[0, 0], [1, 2]]
-    assert graph.edge_index.tolist() == [[0, 0, 1, 2], [1, 2, 0, 0]]
-    assert graph.features.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert graph.features.dtype == torch.float32
-    assert graph.label_names == ("2", "10")
-    assert graph.labels.tolist() == [1, -1, 0, 1]
-    assert graph.node_names is None
+def network(pairs: list[tuple[int, int]], nodes: int = 12) -> Graph:
+    once = sorted({(min(p), max(p)) for p in pairs if p[0] != p[1]})
+    edges = torch.tensor(once, dtype=torch.int64).reshape(-1, 2)
+    return Graph.of_names("n", tuple(f"node {i}" for i in range(nodes)), edges.t())
 
 
-def test_named_nodes(tmp_path: Path) -> None:
-    files = write(
-        tmp_path,
-        edges_tsv="ant\tbee\nbee\tcat\n",
-        features_csv="node,legs,weight\ncat,4,5.5\nant,6,0.1\nbee,6,0.2\ndog,4,9\n",
-        labels_csv="node,label\nbee,insect\ncat,mammal\nant,insect\ndog,\n",
-    )
-    graph = read_graph(*files.values())
-    assert graph.node_names == ("cat", "ant", "bee", "dog")
-    assert graph.edges.tolist() == [[0, 1], [2, 2]]
-    assert graph.features[0].tolist() == pytest.approx([4, 5.5])
-    assert graph.label_names == ("insect", "mammal")
-    assert graph.labels.tolist() == [1, 0, 0, -1]
+@given(PAIRS)
+@settings(max_examples=60, deadline=None)
+def test_components_and_hops_are_those_of_networkx(pairs: list[tuple[int, int]]) -> None:
+    ours = network(pairs)
+    theirs = networkx.Graph(ours.edges.t().tolist())
+    theirs.add_nodes_from(range(12))
+    number = ours.components().tolist()
+    found = [{i for i, k in enumerate(number) if k == c} for c in range(max(number) + 1)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, networkx.connected_components(theirs)))
+    assert [len(c) for c in found] == sorted((len(c) for c in found), reverse=True)
+    hops = ours.hops(torch.arange(12))
+    for source, reached in networkx.all_pairs_shortest_path_length(theirs):
+        assert {k: v for k, v in enumerate(hops[source].tolist()) if v >= 0} == reached
 
 
-def test_edges_alone_have_degrees_as_features(tmp_path: Path) -> None:
-    (edges,) = write(tmp_path, edges_csv="0 1\n0 2\n").values()
-    graph = read_graph(edges)
-    expected = torch.tensor([[1, 2.0], [1, 1], [1, 1]])
-    expected[:, 1].log1p_()
-    torch.testing.assert_close(graph.features, expected)
-    assert graph.labels is None
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, bool])
-def test_sparse_features_are_scipys(tmp_path: Path, dtype: type) -> None:
-    matrix = scipy.sparse.random(7, 5, density=0.4, format="csr", random_state=0)
-    matrix.data = (matrix.data * 9 + 1).astype(dtype)
-    scipy.sparse.save_npz(tmp_path / "g.feats.npz", matrix)
-    write(tmp_path, g_edges_csv="0,1\n5,6\n", g_labels_tsv="label\n" + "a\nb\na\nb\na\nb\na\n")
-    (tmp_path / "README.txt").write_text("not one of them")
-    graph = read_graph(tmp_path)
-    assert graph.name == tmp_path.name
-    np.testing.assert_array_equal(graph.features.numpy(), matrix.toarray().astype(np.float32))
-    assert graph.labels.tolist() == [0, 1, 0, 1, 0, 1, 0]
-
-
-@pytest.mark.skipif(
-    not DISEASE, reason="set BELTRAMI_TEST_DISEASE to the folder of HGCN's disease_lp"
+@given(
+    PAIRS,
+    st.lists(st.integers(0, 11), max_size=9),
+    st.lists(st.integers(0, 11), max_size=9),
+    st.integers(1, 4),
 )
-def test_the_disease_tree() -> None:
-    graph = read_graph(DISEASE)
-    assert (len(graph), graph.edges.shape[1], graph.features.shape[1]) == (2665, 2664, 11)
-    assert graph.labels.bincount().tolist() == [1605, 1060]
+@settings(max_examples=60, deadline=None)
+def test_hops_to_some_are_those_of_all(
+    pairs: list[tuple[int, int]], sources: list[int], targets: list[int], at_a_time: int
+) -> None:
+    ours = network(pairs)
+    rows, columns = (torch.tensor(nodes, dtype=torch.int64) for nodes in (sources, targets))
+    all_of_them = ours.hops(torch.arange(12))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SOURCES_AT_A_TIME", at_a_time)
+        assert torch.equal(ours.hops(rows), all_of_them[rows])
+        found = ours.hops(rows, columns)
+    assert found.dtype == torch.int32
+    assert torch.equal(found, all_of_them[rows][:, columns])
 
 
-EDGES = "0,1\n1,2\n"
-BAD: dict[str, tuple[dict[str, str], str]] = {
-    "one column": ({"edges_csv": "0,1\n2\n"}, r"edges\.csv, line 2: .*two columns, found '2'"),
-    "three columns": ({"edges_csv": "0,1,2\n"}, r"line 1: .*found '0 1 2'"),
-    "an empty end": ({"edges_csv": "a,b\na,\n"}, "line 2"),
-    "no edges": ({"edges_csv": "source,target\n"}, "has no edges"),
-    "a quote": ({"edges_csv": '"a,b\n'}, "line 1"),
-    "words among features": (
-        {"edges_csv": EDGES, "features_csv": "1,2\n3,x\n5,6\n"},
-        r"features\.csv, line 2: 'x' is no number",
-    ),
-    "ragged features": (
-        {"edges_csv": EDGES, "features_csv": "1,2\n3\n5,6\n"},
-        "line 2: expected 2 features, found 1",
-    ),
-    "features that are not finite": (
-        {"edges_csv": EDGES, "features_csv": "1,2\n3,inf\n5,6\n"},
-        "feature 1 of node 1 is not finite",
-    ),
-    "too few features": (
-        {"edges_csv": EDGES, "features_csv": "1\n2\n"},
-        r"edges\.csv, line 2: node 2 has no row in .*features\.csv, which has 2",
-    ),
-    "labels of another length": (
-        {"edges_csv": EDGES, "features_csv": "1\n2\n3\n4\n", "labels_csv": "a\nb\na\n"},
-        r"labels\.csv has 3 rows, but .*features\.csv has 4",
-    ),
-    "two labels": (
-        {"edges_csv": EDGES, "labels_csv": "0,a\n1,b\n2,a\n1,a\n"},
-        r"labels\.csv, line 4: node '1' has two labels",
-    ),
-    "labels of nobody": (
-        {"edges_csv": EDGES, "labels_csv": "0,a\nx,b\n2,a\n"},
-        "line 2: 'x' is no node",
-    ),
-    "no label": ({"edges_csv": EDGES, "labels_csv": "0,\n1,\n2,\n"}, "no node has a label"),
-    "two rows of features": (
-        {"edges_csv": "a,b\n", "features_csv": "a,1\nb,2\na,3\n"},
-        "line 3: node 'a' has two rows",
-    ),
-    "names without columns": (
-        {"edges_csv": "a,b\n", "labels_csv": "x\ny\n"},
-        "expected two columns, node and label; found 1",
-    ),
-}
+def star(rays: int) -> Graph:
+    edges = torch.stack([torch.arange(1, rays + 1), torch.zeros(rays, dtype=torch.int64)], 1)
+    return Graph("star", edges.t(), torch.empty(rays + 1, 0))
 
 
-@pytest.mark.parametrize(("files", "says"), BAD.values(), ids=BAD)
-def test_bad_tables(tmp_path: Path, files: dict[str, str], says: str) -> None:
-    write(tmp_path, **files)
-    with pytest.raises(GraphError, match=says):
-        read_graph(tmp_path)
+def chain(nodes: int) -> Graph:
+    line = torch.arange(nodes)
+    return Graph("chain", torch.stack([line[1:], line[:-1]]), torch.empty(nodes, 0))
 
 
-def test_bad_bytes(tmp_path: Path) -> None:
-    edges = tmp_path / "edges.csv"
-    edges.write_bytes(b"0,1\n\xff,2\n")
-    with pytest.raises(GraphError, match=r"line 2: not UTF-8"):
-        read_graph(edges)
-    edges.write_bytes(b"0,1\n" + b"x" * (2 << 20))
-    with pytest.raises(GraphError, match=r"line 2: longer than"):
-        read_graph(edges)
-    with pytest.raises(GraphError, match="cannot read"):
-        read_graph(tmp_path / "nothing.csv")
+@pytest.mark.parametrize(("graph", "far"), [(star(50_000), 2), (chain(500), 499)])
+def test_hops_hold_some_sources_at_a_time(
+    graph: Graph, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[tuple[int, ...]] = []
+    flood = dag.flood
+
+    def watched(near: dag.Neighbours, sources: dag.Ints, hops: np.ndarray) -> None:
+        blocks.append(hops.shape)
+        flood(near, sources, hops)
+
+    monkeypatch.setattr(dag, "flood", watched)
+    monkeypatch.setattr(module, "_SOURCES_AT_A_TIME", 4)
+    rows = torch.linspace(1, len(graph) - 1, 250).long()
+    shares: list[float] = []
+    tracemalloc.start()
+    found = graph.hops(rows, torch.tensor([0, 1, len(graph) - 1]), shares.append)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.shape == (250, 3)
+    assert found[0].tolist() == [1, 0, min(far, len(graph) - 2)]
+    assert set(blocks) == {(4, len(graph)), (2, len(graph))}
+    # All at once they are 250 × 4 bytes a node.
+    assert most < max(250 * 2 * len(graph), 1 << 20)
+    assert shares == sorted(shares)
+    assert len(shares) == len(blocks)
+    assert shares[-1] == 1
 
 
-def test_bad_arrays(tmp_path: Path) -> None:
-    edges = tmp_path / "edges.csv"
-    edges.write_text(EDGES)
-    features = tmp_path / "features.npy"
-    np.save(features, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(GraphError, match="safely"):
-        read_graph(edges, features)
-    np.save(features, np.zeros(3))
-    with pytest.raises(GraphError, match=r"shape \(nodes, features\), got float64 of shape \(3,\)"):
-        read_graph(edges, features)
-    with features.open("wb") as file:  # a header that claims far more than there is
-        header = {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 9)}
-        np.lib.format.write_array_header_1_0(file, header)
-    with pytest.raises(GraphError, match=r"safely|more than"):
-        read_graph(edges, features)
-    with pytest.raises(GraphError, match=r"must be \.npz, \.npy, \.csv or \.tsv, not '\.pkl'"):
-        read_graph(edges, tmp_path / "x.pkl")
-    np.save(tmp_path / "l.npy", np.array([0.5, 1, 2]))
-    with pytest.raises(GraphError, match="labels must be whole numbers"):
-        read_graph(edges, None, tmp_path / "l.npy")
+def test_large_graphs_take_fewer_sources_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(module, "_PLACES_AT_A_TIME", 100)
+    rows = torch.arange(4)
+    assert torch.equal(
+        chain(11).hops(rows, rows, shares.append), (rows[:, None] - rows).abs().int()
+    )
+    assert shares == [0.75, 1]  # 11 nodes and 20 ends of edges for each of three
+    assert chain(200).hops(rows).shape == (4, 200)
+
+
+def test_a_part_keeps_labels_and_edges() -> None:
+    whole = network([(0, 1), (1, 2), (4, 5)])
+    part = whole.part(whole.components() == 0)
+    assert part.names == ("node 0", "node 1", "node 2")
+    assert part.edges.t().tolist() == [[0, 1], [1, 2]]
+    assert part.degrees.tolist() == [1, 2, 1]
+
+
+def test_an_edge_list_may_have_cycles_and_both_directions(tmp_path: Path) -> None:
+    path = tmp_path / "ring.tsv"
+    path.write_text("a\tb\nb\tc\nc\ta\nb\ta\n", encoding="utf-8")
+    ring = load_network(path)
+    assert ring.names == ("a", "b", "c")
+    assert ring.edges.shape == (2, 3)
+    assert ring.hops(torch.tensor([0])).tolist() == [[0, 1, 1]]
+
+
+TREE = "pug,dog\nhusky,dog\nbeagle,dog\ndog,mammal\ncat,mammal\nmammal,animal\n"
+TURNED = "\n".join(",".join(reversed(line.split(","))) for line in TREE.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("part", "value"),
+    ("name", "content"),
     [
-        ("indices", [0, 1, 9]),
-        ("indices", [0, -1, 1]),
-        ("indptr", [0, 2, 1, 3]),
-        ("indptr", [0, 1, 2]),
-        ("shape", [3, 1 << 40]),
-        ("shape", [3]),
-        ("data", [1.0]),
-        ("format", b"csc"),
+        ("t.csv", f"child,parent\n{TREE}"),
+        ("t.csv", f"Parent,Child\n{TURNED}"),
+        ("t.csv", f"id1,id2\n{TREE}"),
+        ("t.csv", TREE),
+        ("t.txt", TREE),
+        ("t.tsv", TREE.replace(",", "\t")),
+        ("t.tsv", "# by hand\n" + TREE.replace(",", "\t")),
+        ("t.edges", f"child,parent\n{TREE}"),
     ],
 )
-def test_bad_sparse_matrices(tmp_path: Path, part: str, value: object) -> None:
-    parts = {
-        "indices": np.array([0, 1, 1]),
-        "indptr": np.array([0, 1, 2, 3]),
-        "shape": np.array([3, 2]),
-        "data": np.array([1.0, 2.0, 3.0]),
-        "format": np.array(b"csr"),
-    }
-    edges, features = tmp_path / "edges.csv", tmp_path / "f.npz"
-    edges.write_text(EDGES)
-    np.savez(features, **parts)
-    assert read_graph(edges, features).features.tolist() == [[1, 0], [0, 2], [0, 3]]
-    np.savez(features, **{**parts, part: np.array(value)})
-    with pytest.raises(GraphError, match=r"f\.npz"):
-        read_graph(edges, features)
-    features.write_bytes(features.read_bytes()[:100])
-    with pytest.raises(GraphError, match=r"f\.npz"):
-        read_graph(edges, features)
+def test_edges_of_child_and_parent_are_directed_as_in_the_hierarchy(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    found, hierarchy = load_network(file), load_hierarchy(file)
+    assert found.directed
+    assert found.names == hierarchy.labels
+    assert torch.equal(found.edges.t(), hierarchy.edges)
+    assert found.part(found.components() == 0).directed
 
 
-def test_two_files_of_a_kind(tmp_path: Path) -> None:
-    write(tmp_path, edges_csv=EDGES, more_edges_tsv=EDGES)
-    with pytest.raises(GraphError, match="two files of edges"):
-        read_graph(tmp_path)
-    with pytest.raises(GraphError, match="is a folder"):
-        read_graph(tmp_path, "features.npy")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(GraphError, match="has no file of edges"):
-        read_graph(tmp_path / "empty")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", f"{TREE}animal,pug\n"),
+        ("t.csv", f"child,parent\n{TREE}animal,pug\n"),
+        ("t.csv", f"{TREE}dog,pug\n"),  # an edge both ways, of which one is kept
+        ("t.csv", f"source,target\n{TURNED}"),
+        ("t.csv", f"Target,Source\n{TREE}"),
+        ("t.edges", TURNED),
+        ("t.txt", "0 1\n0 2\n1 3\n"),
+    ],
+)
+def test_edges_with_cycles_and_of_graphs_have_no_direction(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    assert not load_network(file).directed
 
 
-def test_graph_data_is_checked() -> None:
+def test_an_edge_that_is_there_twice_keeps_its_direction(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(f"{TREE}pug,dog\n", encoding="utf-8")
+    found = load_network(file)
+    assert found.directed
+    assert found.edges.shape == (2, 6)
+
+
+def test_distances_do_not_ask_for_directions(tmp_path: Path) -> None:
+    taxonomy, graph = tmp_path / "t.csv", tmp_path / "g.csv"
+    taxonomy.write_text(f"child,parent\n{TREE}", encoding="utf-8")
+    graph.write_text(f"target,source\n{TREE}", encoding="utf-8")
+    one, other = load_network(taxonomy), load_network(graph)
+    assert one.directed != other.directed
+    assert one.digest() == other.digest()
+    assert torch.equal(one.hops(torch.arange(7)), other.hops(torch.arange(7)))
+
+
+def test_a_hierarchy_keeps_its_direction() -> None:
+    mammals = load_network("wordnet-mammals")
+    assert mammals.directed
+    assert len(mammals) == 1180
+    assert int(mammals.components().max()) == 0
+
+
+def test_the_digest_is_of_labels_and_edges() -> None:
+    one, other = network([(0, 1)]), network([(0, 2)])
+    assert one.digest() == network([(1, 0)]).digest()
+    assert one.digest() != other.digest()
+
+
+def test_a_file_without_edges_and_one_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "empty.tsv"
+    path.write_text("child\tparent\n", encoding="utf-8")
+    with pytest.raises(HierarchyError, match="no edges"):
+        load_network(path)
+    with pytest.raises(HierarchyError, match="missing"):
+        load_network(tmp_path / "missing.tsv")
+
+
+def test_a_graph_is_checked() -> None:
     features, edges = torch.zeros(3, 2), torch.tensor([[0], [1]])
     with pytest.raises(ValueError, match="features must be floats"):
-        GraphData("g", edges, torch.zeros(3))
+        Graph("g", edges, torch.zeros(3))
     with pytest.raises(ValueError, match=r"edges must be int64 of shape \(2, m\)"):
-        GraphData("g", torch.zeros(1, 2).long(), features)
-    with pytest.raises(ValueError, match="use undirected_edges"):
-        GraphData("g", edges.flip(0), features)
+        Graph("g", torch.zeros(1, 2).long(), features)
+    assert Graph("g", edges.flip(0), features).degrees.tolist() == [1, 1, 0]
+    for wrong in ([[0], [3]], [[-1], [0]], [[1], [1]]):
+        with pytest.raises(ValueError, match="join different nodes below 3; undirected_edges"):
+            Graph("g", torch.tensor(wrong), features)
+    with pytest.raises(ValueError, match="must not repeat an edge; undirected_edges"):
+        Graph("g", torch.tensor([[0, 1], [1, 0]]), features)
     with pytest.raises(ValueError, match="labels must have shape"):
-        GraphData("g", edges, features, torch.tensor([0, 1, 2]), ("a", "b"))
+        Graph("g", edges, features, torch.tensor([0, 1, 2]), ("a", "b"))
     with pytest.raises(ValueError, match="node_names must be 3, got 1"):
-        GraphData("g", edges, features, node_names=("a",))
+        Graph("g", edges, features, node_names=("a",))
     assert undirected_edges(torch.tensor([[1, 0, 2], [0, 1, 2]])).tolist() == [[0], [1]]
     assert undirected_edges(torch.tensor([[2], [2]])).shape == (2, 0)
 
 
-@pytest.mark.parametrize(
-    "node", ["3000000000", "99999999999999999999", "9" * 5000, "0" * 5000, "2000000"]
-)
-def test_numbers_of_nodes_have_a_bound(tmp_path: Path, node: str) -> None:
-    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
-    edges.write_text(f"0,1\n0,{node}\n2,3\n")
-    with pytest.raises(GraphError, match=r"edges\.csv, line 2: node .* from 0") as caught:
-        read_graph(edges)
-    assert len(str(caught.value)) < 400 + len(str(edges))
-    edges.write_text(EDGES)
-    labels.write_text(f"node,label\n{node},a\n0,b\n")
-    with pytest.raises(GraphError, match=r"labels\.csv, line 2: node .* from 0"):
-        read_graph(edges, None, labels)
+def test_former_names_work_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"GraphData is beltrami\.data\.graphs\.Graph now"):
+        assert module.GraphData is Graph
+    with pytest.warns(DeprecationWarning, match=r"graph_files\.read_graph now"):
+        assert callable(module.read_graph)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
 
 
-def test_labels_of_many_digits_are_only_names(tmp_path: Path) -> None:
-    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
-    edges.write_text("0,1\n")
-    labels.write_text(f"{'9' * 5000}\n1\n")
-    assert read_graph(edges, None, labels).labels.tolist() == [1, 0]  # type: ignore[union-attr]
-
-
-def test_gaps_among_numbers_are_nodes_without_edges(tmp_path: Path) -> None:
-    edges = tmp_path / "edges.csv"
-    edges.write_text("0,1\n0,5000\n")
-    assert len(read_graph(edges)) == 5001
-
-
-def npy(shape: str, data: bytes = b"") -> bytes:
-    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
-
-
-def archived(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytearray:
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("data.npy", content)
-    return bytearray(path.read_bytes())
-
-
-@pytest.mark.parametrize(
-    "shape", ["(1 << 40,)", "(1099511627776,)", "(-1,)", "(4, -4)", "(2,", "3"]
-)
-def test_headers_in_archives_that_claim_too_much(tmp_path: Path, shape: str) -> None:
-    edges, features = tmp_path / "edges.csv", tmp_path / "f.npz"
-    edges.write_text(EDGES)
-    archived(features, npy(shape, bytes(16)))
-    with pytest.raises(GraphError, match=r"f\.npz is no NumPy archive that can be read safely"):
-        read_graph(edges, features)
-
-
-@pytest.mark.parametrize("damage", ["deflate", "encrypted", "compression", "version", "cut"])
-def test_damaged_archives(tmp_path: Path, damage: str) -> None:
-    edges, features = tmp_path / "edges.csv", tmp_path / "f.npz"
-    edges.write_text(EDGES)
-    good = npy("(100,)", np.arange(100.0).tobytes())
-    raw = archived(features, good)
-    central = raw.index(b"PK\x01\x02")
-    if damage == "deflate":
-        raw[60:90] = b"\xff" * 30
-    elif damage == "encrypted":  # the flags, in both headers
-        raw[6] |= 1
-        raw[central + 8] |= 1
-    elif damage == "compression":
-        raw[8] = raw[central + 10] = 77
-    elif damage == "version":
-        raw = archived(features, good[:6] + b"\x09" + good[7:])
-    else:
-        raw = archived(features, good[:-8])
-    features.write_bytes(raw)
-    with pytest.raises(GraphError, match=r"f\.npz is no NumPy archive that can be read safely"):
-        read_graph(edges, features)
+def test_a_part_keeps_what_is_known_of_its_nodes() -> None:
+    whole = Graph(
+        "g",
+        torch.tensor([[0, 2], [2, 3]]),
+        torch.arange(8.0).reshape(4, 2),
+        torch.tensor([1, 0, -1, 1]),
+        ("a", "b"),
+    )
+    part = whole.part(torch.tensor([True, False, True, True]))
+    assert part.edges.tolist() == [[0, 1], [1, 2]]
+    assert part.features.tolist() == [[0, 1], [4, 5], [6, 7]]
+    assert part.labels is not None
+    assert part.labels.tolist() == [1, -1, 1]
+    assert (part.label_names, part.names) == (("a", "b"), ("0", "2", "3"))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beltrami.data.lines import MAX_LINE_BYTES
+from beltrami.data.text import MAX_LINE
 from beltrami.data.triples import (
     KnownTails,
     TripleError,
@@ -82,7 +82,7 @@ def test_headers_windows_line_ends_and_byte_order_marks(tmp_path: Path) -> None:
         ("", r"train\.txt has no triples"),
         ("head\trelation\ttail\n", r"train\.txt has no triples"),
         (b"a\tr\tb\n\xff\xfe\tr\tb\n", r"line 2: not UTF-8 text \(byte 0 of the line\)"),
-        ("a\tr\tb\na\tr\t" + "x" * MAX_LINE_BYTES + "\n", r"line 2: longer than 65536 bytes"),
+        ("a\tr\tb\na\tr\t" + "x" * MAX_LINE + "\n", r"line 2: longer than 1048576 bytes"),
     ],
 )
 def test_bad_files_are_named_with_their_line(

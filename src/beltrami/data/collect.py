@@ -11,7 +11,7 @@ import torch
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Topology
 from beltrami.data.hierarchy import QUOTED_NAMES, Hierarchy, HierarchyError, show_cycle
-from beltrami.data.lines import quoted
+from beltrami.data.text import quoted
 
 
 class Collector:

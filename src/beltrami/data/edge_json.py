@@ -19,8 +19,7 @@ from typing import Any
 from beltrami.data.collect import Collector
 from beltrami.data.edge_list import COLUMN_NAMES
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.lines import quoted
-from beltrami.data.text import whole_text
+from beltrami.data.text import quoted, whole_text
 
 LABEL_KEYS = ("label", "name", "id")
 NESTED_LABEL_KEYS = ("name", "label", "id")
@@ -48,7 +47,7 @@ def read_edge_json(path: str | Path) -> Hierarchy:
 
 
 def _parsed(path: Path) -> Any:
-    text = whole_text(path)
+    text = whole_text(path, error=HierarchyError)
     if not text.strip():
         raise HierarchyError(f"{path} is empty; {SHAPES}")
     try:

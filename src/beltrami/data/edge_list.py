@@ -23,16 +23,15 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from beltrami.data.atomic import write_atomically
 from beltrami.data.collect import Collector
+from beltrami.data.delimited import Row, Rows
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.lines import quoted
-from beltrami.data.text import numbered_lines
+from beltrami.data.text import quoted, read_lines
 
 # What headers may call the child and the parent.
 COLUMN_NAMES = (
@@ -49,12 +48,6 @@ COLUMN_NAMES = (
 GRAPH_NAMES = (("target", "source"), ("to", "from"))  # of them, what any graph's edges may have
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
-
-_MAX_LEADING_COMMENTS = 10_000
-_TWO_INTEGERS = re.compile(r"\s*-?\d+\s+-?\d+\s*")
-_SEPARATORS = {"\t": "tab", ",": "comma", None: "space"}
-
-Line = tuple[int, str]
 
 
 def read_edge_list(path: str | Path) -> Hierarchy:
@@ -101,16 +94,19 @@ class EdgeRows:
         parent_first: whether columns without a header are parent and child, as in graph files.
     """
 
-    def __init__(self, lines: Iterable[Line], source: str, *, parent_first: bool = False) -> None:
+    def __init__(
+        self, lines: Iterable[tuple[int, str]], source: str, *, parent_first: bool = False
+    ) -> None:
         self.source, self.parent_first = source, parent_first
-        self._lines = lines
+        self._rows = Rows(lines, source, error=HierarchyError, comments=True)
         self._layout: _Layout | None = None
 
     @staticmethod
     def of_file(path: Path) -> EdgeRows:
         """Those of a file, whose ending says whether it is one of graphs."""
         graph = path.suffix.lower() == GRAPH_SUFFIX
-        return EdgeRows(numbered_lines(path), str(path), parent_first=graph)
+        lines = read_lines(path, error=HierarchyError)
+        return EdgeRows(lines, str(path), parent_first=graph)
 
     @property
     def of_graph(self) -> bool:
@@ -118,38 +114,26 @@ class EdgeRows:
         return self._layout is not None and self._layout.of_graph
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
-        source, layout = self.source, self._layout
-        lines, delimiter = _with_delimiter(self._lines)
-        for number, text in lines:
-            try:
-                fields = _fields(text, delimiter)
-            except csv.Error as error:
-                if _is_comment(text, delimiter):
-                    continue
-                raise HierarchyError(f"{source}, line {number}: {error}") from error
+        rows, layout = self._rows, self._layout
+        for row in rows:
+            line, fields, text = row
             expected = layout.columns if layout else len(COLUMN_NAMES[0])
-            if _is_comment(text, delimiter) and len(fields) != expected:
+            if len(fields) != expected and rows.is_comment(text):
                 continue
             if layout is None:
-                header = _header(fields, number, source)
-                layout = self._layout = header or _without_header(self.parent_first, delimiter)
+                header = _header(row, rows)
+                layout = self._layout = header or _without_header(self.parent_first, rows)
                 if header:
                     continue
             if len(fields) != layout.columns:
-                raise HierarchyError(
-                    f"{source}, line {number}: expected {layout.columns} {_SEPARATORS[delimiter]}-"
-                    f"separated columns ({layout.words}), found {len(fields)}: "
-                    f"{quoted(text.strip())}"
-                )
+                raise rows.wrong_columns(row, layout.columns, layout.words)
             child, parent = fields[layout.child], fields[layout.parent]
             if not child or not parent:
-                raise HierarchyError(
-                    f"{source}, line {number}: the {'child' if not child else 'parent'} is empty; "
-                    "the root needs no line of its own"
-                )
+                empty = "child" if not child else "parent"
+                raise rows.problem(line, f"the {empty} is empty; the root needs no line of its own")
             if child == parent:
-                raise HierarchyError(f"{source}, line {number}: {quoted(child)} is its own parent")
-            yield number, child, parent
+                raise rows.problem(line, f"{quoted(child)} is its own parent")
+            yield line, child, parent
 
 
 @dataclass(frozen=True)
@@ -171,65 +155,35 @@ class _Layout:
         return f"{order}; files with more need a header row that names child and parent"
 
 
-def _without_header(parent_first: bool, delimiter: str | None) -> _Layout:
-    of_graph = parent_first or delimiter is None
+def _without_header(parent_first: bool, rows: Rows) -> _Layout:
+    of_graph = parent_first or rows.delimiter is None
     return _Layout(len(COLUMN_NAMES[0]), int(of_graph), int(not of_graph), of_graph)
 
 
-def _header(fields: Sequence[str], number: int, source: str) -> _Layout | None:
+def _header(row: Row, rows: Rows) -> _Layout | None:
     """The layout a first row gives if it is a header."""
-    names = [field.lower().lstrip("# ") for field in fields]
+    names = [field.lower().lstrip("# ") for field in row.fields]
     for child, parent in COLUMN_NAMES:
         if child in names and parent in names:
             for name in (child, parent):
                 if names.count(name) > 1:
-                    raise HierarchyError(
-                        f"{source}, line {number}: two columns are called {name!r}; rename one"
-                    )
+                    raise rows.problem(row.line, f"two columns are called {name!r}; rename one")
             others = [n for n in names if n in GENERAL_NAMES and n != child]
             if child in GENERAL_NAMES and parent == "parent" and others:
-                raise HierarchyError(
-                    f"{source}, line {number}: the parents may be those of {child!r} or of "
-                    f"{others[0]!r}; call the right one 'child'"
+                raise rows.problem(
+                    row.line,
+                    f"the parents may be those of {child!r} or of {others[0]!r}; call the right "
+                    "one 'child'",
                 )
             of_graph = (child, parent) in GRAPH_NAMES
             places = names.index(child), names.index(parent)
-            return _Layout(len(fields), *places, of_graph, number)
-    if len(fields) > len(COLUMN_NAMES[0]):
+            return _Layout(len(names), *places, of_graph, row.line)
+    if len(names) > len(COLUMN_NAMES[0]):
         for child, parent in COLUMN_NAMES:
             if (child in names and child not in GENERAL_NAMES) or parent in names:
                 missing = parent if child in names else child
-                raise HierarchyError(
-                    f"{source}, line {number}: there is no column {missing!r}; the columns are "
-                    f"{quoted(', '.join(names))}"
+                raise rows.problem(
+                    row.line,
+                    f"there is no column {missing!r}; the columns are {quoted(', '.join(names))}",
                 )
     return None
-
-
-def _with_delimiter(lines: Iterable[Line]) -> tuple[Iterator[Line], str | None]:
-    """The same lines, and what separates columns: tab, comma, or None for spaces."""
-    rest = iter(lines)
-    read: list[Line] = []
-    deciding: str | None = None
-    for line in itertools.islice(rest, _MAX_LEADING_COMMENTS):
-        read.append(line)
-        if not line[1].lstrip().startswith(("#", "%")):
-            deciding = line[1]
-            break
-    if deciding is None:
-        deciding = read[0][1] if read else ""
-    delimiter = "\t" if "\t" in deciding else None if _TWO_INTEGERS.fullmatch(deciding) else ","
-    return itertools.chain(read, rest), delimiter
-
-
-def _fields(text: str, delimiter: str | None) -> list[str]:
-    if delimiter is None:
-        return text.split()
-    if '"' in text:
-        fields = next(csv.reader([text], delimiter=delimiter, strict=True))
-        return [field.strip() for field in fields]
-    return [field.strip() for field in text.split(delimiter)]
-
-
-def _is_comment(text: str, delimiter: str | None) -> bool:
-    return text.lstrip().startswith("#" if delimiter else ("#", "%"))

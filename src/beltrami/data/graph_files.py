@@ -1,14 +1,24 @@
-"""The files of a graph: tables of edges, features and labels, and NumPy arrays without pickle."""
+"""Graphs with features and labels at their nodes, from tables and from NumPy arrays without pickle.
+
+    graph = read_graph("disease_lp")                 # a folder with edges, features and labels
+    graph = read_graph("edges.tsv", "features.npy", "labels.csv")
+
+Edges are CSV or TSV with two columns, the two ends of an edge; a header row is optional. If all
+ends are whole numbers they are the numbers of the nodes, from 0; else they are names. Features are
+a NumPy array `.npy` of shape (nodes, features), a sparse matrix in compressed rows `.npz` (the
+format of `scipy.sparse.save_npz`), or a CSV or TSV table of numbers. Labels are a `.npy` array of
+shape (nodes,) or a CSV or TSV table of one column, or of two, node and label; a negative number or
+an empty field is no label. Rows are nodes in order; where nodes have names, tables have the name in
+their first column.
+"""
 
 from __future__ import annotations
 
-import csv
 import lzma
 import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +27,10 @@ import torch
 from numpy.lib import format as np_format
 from torch import Tensor
 
-from beltrami.data.lines import is_number, quoted, read_lines
+from beltrami.data.delimited import Rows
+from beltrami.data.graphs import Graph, undirected_edges
+from beltrami.data.text import is_number, quoted, read_lines
 
-_MAX_LINE = 1 << 20  # bytes; a row of features can be long
 _MAX_NUMBERS = 1 << 28  # of a dense array: 1 GiB as float32
 _MAX_NODES = 100_000_000
 _MOST_NODES_A_ROW = 1000  # numbers may have gaps, but a table this sparse was misread
@@ -49,8 +60,71 @@ _NODE_WORDS = {"node", "id", "name"}
 _LABEL_WORDS = {"label", "labels", "class"}
 
 
+_ENDINGS = {
+    "edges": (".csv", ".tsv", ".txt"),
+    "features": (".npz", ".npy", ".csv", ".tsv"),
+    "labels": (".npy", ".csv", ".tsv"),
+}
+_ALIASES = {"feats": "features"}
+
+
 class GraphError(ValueError):
     """A graph's files cannot be used; the message names the file, the line and the remedy."""
+
+
+def read_graph(
+    edges: str | Path,
+    features: str | Path | None = None,
+    labels: str | Path | None = None,
+    *,
+    name: str | None = None,
+) -> Graph:
+    """A graph from its files, as the module describes them; else a `GraphError`.
+
+    Pairs that are listed twice or in both directions are one edge, and loops are left out: layers
+    add their own.
+
+    Args:
+        edges: the file of edges, or a folder that holds one file each of edges, features and
+            labels, named `*edges.*`, `*features.*` or `*feats.*`, and `*labels.*`.
+        features: file of features; without, each node has the features 1 and the logarithm of
+            1 + its number of neighbours.
+        labels: file of labels, if there are any.
+        name: what to call the graph; the name of the file or the folder if None.
+    """
+    place = Path(edges)
+    if place.is_dir():
+        if features is not None or labels is not None:
+            raise GraphError(
+                f"{place} is a folder: leave features and labels out, or give the file of edges"
+            )
+        files = _find_files(place)
+        edges_file, features_file, labels_file = (files.get(k) for k in _ENDINGS)
+        if edges_file is None:
+            raise GraphError(f"{place} has no file of edges; expected one named like *edges.csv")
+    else:
+        edges_file = place
+        features_file, labels_file = (None if f is None else Path(f) for f in (features, labels))
+    pairs, numbered, lines = read_edge_table(edges_file)
+    names = None if numbered else NodeNames()
+    rows = None if features_file is None else read_features(features_file, names)
+    classes = None if labels_file is None else read_labels(labels_file, names)
+    listed = names.number_all(pairs) if names is not None else 1 + max(map(max, pairs))
+    ends = names.pairs(pairs) if names is not None else torch.tensor(pairs).t()
+    tables = ((features_file, rows), (labels_file, classes))
+    counts = {file: len(table) for file, table in tables if file and table is not None}
+    nodes = max(listed, *counts.values()) if counts else listed  # some may have no edge
+    _check_counts(counts, nodes, edges_file, ends, lines)
+    joined = undirected_edges(ends)
+    label_names, label_ids = _label_classes(classes)
+    return Graph(
+        name or (place.name if place.is_dir() else place.stem),
+        joined,
+        _degrees(joined, nodes) if rows is None else rows,
+        label_ids,
+        label_names,
+        None if names is None else names.in_order,
+    )
 
 
 class NodeNames:
@@ -84,13 +158,15 @@ def read_edge_table(path: Path) -> tuple[list[Any], bool, list[int]]:
     """Pairs of nodes, whether they are numbers, and the line of each pair."""
     pairs: list[Any] = []
     lines: list[int] = []
-    for line, fields in _table(path):
+    table = _table(path)
+    for line, fields, _ in table:
         if not pairs and tuple(field.lower() for field in fields) in _EDGE_HEADERS:
             continue
         if len(fields) != 2 or not all(fields):
-            raise GraphError(
-                f"{path}, line {line}: expected the two ends of an edge in two columns, found "
-                f"{quoted(' '.join(fields))}"
+            raise table.problem(
+                line,
+                f"expected the two ends of an edge in two columns, found "
+                f"{quoted(' '.join(fields))}",
             )
         pairs.append(tuple(fields))
         lines.append(line)
@@ -162,27 +238,78 @@ def read_labels(path: Path, names: NodeNames | None) -> list[str]:
     return [str(value) for value in values.tolist()]
 
 
+# --- the parts put together -----------------------------------------------------------------------
+
+
+def _find_files(folder: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        word = file.stem.rpartition(".")[2].rpartition("_")[2].lower()
+        kind = _ALIASES.get(word, word)
+        if kind not in _ENDINGS or file.suffix.lower() not in _ENDINGS[kind]:
+            continue
+        if kind in files:
+            raise GraphError(
+                f"{folder} has two files of {kind}, {files[kind].name} and {file.name}; name the "
+                "files one by one"
+            )
+        files[kind] = file
+    return files
+
+
+def _check_counts(
+    counts: dict[Path, int], nodes: int, edges_file: Path, ends: Tensor, lines: list[int]
+) -> None:
+    """Features and labels must have a row for every node, neither fewer nor more."""
+    for file, count in counts.items():
+        outside = (ends >= count).any(0)
+        if bool(outside.any()):
+            first = int(outside.nonzero()[0])
+            raise GraphError(
+                f"{edges_file}, line {lines[first]}: node {int(ends[:, first].max())} has no row "
+                f"in {file}, which has {count} (nodes are numbered from 0)"
+            )
+        if count != nodes:
+            other = next(f for f, n in counts.items() if n == nodes)
+            raise GraphError(f"{file} has {count} rows, but {other} has {nodes}")
+
+
+def _label_classes(labels: list[str] | None) -> tuple[tuple[str, ...], Tensor | None]:
+    """Names of the classes, in numerical or else alphabetical order, and the class of each node."""
+    if labels is None:
+        return (), None
+    known = {label for label in labels if label and not _negative(label)}
+    if not known:
+        raise GraphError("no node has a label")
+    numeric = all(label.isdecimal() and len(label) < 20 for label in known)
+    names = sorted(known, key=lambda label: (int(label) if numeric else 0, label))
+    number = {label: i for i, label in enumerate(names)}
+    return tuple(names), torch.tensor([number.get(label, -1) for label in labels])
+
+
+def _negative(label: str) -> bool:
+    return label.startswith("-") and label[1:].isdecimal()
+
+
+def _degrees(edges: Tensor, nodes: int) -> Tensor:
+    degree = torch.bincount(edges.flatten(), minlength=nodes).float()
+    return torch.stack([torch.ones(nodes), torch.log1p(degree)], dim=1)
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of each row of a CSV or TSV file; the separator is the first line's."""
-    delimiter = ""
-    for number, text in read_lines(path, error=GraphError, max_bytes=_MAX_LINE):
-        if not delimiter:
-            delimiter = "\t" if "\t" in text else "," if "," in text else " "
-        try:
-            fields = next(csv.reader([text], delimiter=delimiter, strict=True))
-        except csv.Error as error:
-            raise GraphError(f"{path}, line {number}: {error}") from error
-        yield number, [field.strip() for field in fields]
+def _table(path: Path) -> Rows:
+    lines = read_lines(path, error=GraphError)
+    return Rows(lines, str(path), error=GraphError, words=True)
 
 
 def _feature_table(path: Path, names: NodeNames | None) -> Tensor:
     rows: dict[int, list[float]] = {}
     width = 0
     first = True
-    for line, fields in _table(path):
+    table = _table(path)
+    for line, fields, _ in table:
         cells = fields if names is None else fields[1:]
         header = first and cells and not any(is_number(cell) for cell in cells)
         first = False
@@ -192,18 +319,18 @@ def _feature_table(path: Path, names: NodeNames | None) -> Tensor:
             numbers = [float(cell) for cell in cells]
         except ValueError:
             bad = next(cell for cell in cells if not is_number(cell))
-            raise GraphError(f"{path}, line {line}: {quoted(bad)} is no number") from None
+            raise table.problem(line, f"{quoted(bad)} is not a number") from None
         width = width or len(numbers)
         if len(numbers) != width or not width:
-            raise GraphError(
-                f"{path}, line {line}: expected {width or 'some'} features, found {len(numbers)}"
+            raise table.problem(
+                line, f"expected {width or 'one or more'} features, found {len(numbers)}"
             )
         node = len(rows) if names is None else names.number(fields[0])
         if node in rows:
-            raise GraphError(f"{path}, line {line}: node {quoted(fields[0])} has two rows")
+            raise table.problem(line, f"node {quoted(fields[0])} has two rows")
         rows[node] = numbers
         if len(rows) * width > _MAX_NUMBERS:
-            raise GraphError(f"{path}, line {line}: more than {_MAX_NUMBERS} numbers")
+            raise table.problem(line, f"more than {_MAX_NUMBERS} numbers")
     if not rows:
         raise GraphError(f"{path} has no features")
     features = torch.tensor([rows[node] for node in range(len(rows))])
@@ -215,27 +342,29 @@ def _label_table(path: Path, names: NodeNames | None) -> list[str]:
     labels: dict[int, str] = {}
     highest = highest_line = 0
     first = True
-    for line, fields in _table(path):
+    table = _table(path)
+    for line, fields, _ in table:
         header = first and fields[-1].lower() in _LABEL_WORDS
         header = header and (len(fields) == 1 or fields[0].lower() in _NODE_WORDS)
         first = False
         if header:
             continue
         if len(fields) > 2 or (len(fields) == 1 and names is not None):
-            raise GraphError(
-                f"{path}, line {line}: expected two columns, node and label"
+            raise table.problem(
+                line,
+                "expected two columns, node and label"
                 + ("" if names is not None else ", or one")
-                + f"; found {len(fields)}"
+                + f"; found {len(fields)}",
             )
         node = len(labels)
         if len(fields) == 2:
             if names is None and not fields[0].isdecimal():
-                raise GraphError(
-                    f"{path}, line {line}: {quoted(fields[0])} is no node; the edges number them"
+                raise table.problem(
+                    line, f"{quoted(fields[0])} is not a node; the edges number them"
                 )
             node = _node_number(fields[0], path, line) if names is None else names.number(fields[0])
         if node in labels:
-            raise GraphError(f"{path}, line {line}: node {quoted(fields[0])} has two labels")
+            raise table.problem(line, f"node {quoted(fields[0])} has two labels")
         labels[node] = fields[-1]
         if node > highest:
             highest, highest_line = node, line
@@ -280,7 +409,7 @@ def _array(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
     except _UNREADABLE as error:
-        raise GraphError(f"{path} is no NumPy array that can be read safely: {error}") from error
+        raise GraphError(f"{path} is not a NumPy array that is safe to read: {error}") from error
     if not isinstance(values, np.ndarray):
         raise GraphError(f"{path} holds several arrays; expected one (.npy)")
     _check_size(path, values.size)
@@ -300,13 +429,13 @@ def _sparse_rows(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     missing = {"data", "indices", "indptr", "shape"} - parts.keys()
     if missing or kind != "csr":
-        found = f"format {quoted(kind)}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
-        raise GraphError(f"{path} must hold a sparse matrix in compressed rows (csr): {found}")
+        problem = f"format {quoted(kind)}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
+        raise GraphError(f"{path} must hold a sparse matrix in compressed rows (csr): {problem}")
     data, indices, indptr, shape = (parts[k] for k in ("data", "indices", "indptr", "shape"))
     whole = all(part.dtype.kind in "iu" for part in (indices, indptr, shape))
     flat = data.ndim == indices.ndim == indptr.ndim == 1
     if not whole or shape.shape != (2,) or not flat or data.dtype.kind not in "fiub":
-        raise GraphError(f"{path} holds no matrix in compressed rows: wrong types or shapes")
+        raise GraphError(f"{path} does not hold a matrix in compressed rows: wrong types or shapes")
     rows, columns = (int(n) for n in shape)
     steps = np.diff(indptr.astype(np.int64))
     fits = (
@@ -340,7 +469,7 @@ def _archive(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     except GraphError:
         raise
     except _UNREADABLE as error:
-        raise GraphError(f"{path} is no NumPy archive that can be read safely: {error}") from error
+        raise GraphError(f"{path} is not a NumPy archive that is safe to read: {error}") from error
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:

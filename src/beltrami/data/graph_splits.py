@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from beltrami.data.graphs import GraphData, both_directions
+from beltrami.data.graphs import Graph, both_directions
 
 # Of training, validation and test: HGCN's for the disease trees (Chami et al. 2019).
 NODE_SHARES = (0.3, 0.1, 0.6)
@@ -74,7 +74,7 @@ def split_nodes(
 
 
 def split_links(
-    graph: GraphData, *, seed: int, shares: tuple[float, float, float] = LINK_SHARES
+    graph: Graph, *, seed: int, shares: tuple[float, float, float] = LINK_SHARES
 ) -> LinkSplit:
     """Split the edges at random, and draw as many pairs that are no edges for the two tests.
 
@@ -101,7 +101,7 @@ def sample_negatives(edges: Tensor, nodes: int, count: int, generator: torch.Gen
     """`count` different pairs of nodes, (2, count), none of them among the edges, at random.
 
     Args:
-        edges: (2, m), smaller end first, each once. nodes: number of nodes.
+        edges: (2, m), each once. nodes: number of nodes.
         count: of pairs to draw. generator: of the draw, on the CPU.
     """
     pairs = nodes * (nodes - 1) // 2
@@ -110,7 +110,7 @@ def sample_negatives(edges: Tensor, nodes: int, count: int, generator: torch.Gen
         raise ValueError(
             f"count={count} pairs without an edge were asked for, but the graph has {free}"
         )
-    taken = (edges[0] * nodes + edges[1]).cpu()
+    taken = (edges.amin(0) * nodes + edges.amax(0)).cpu()
     if 2 * count > free or pairs <= 4 * count:  # few are left: list them all
         every = torch.triu_indices(nodes, nodes, offset=1)
         codes = every[0] * nodes + every[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from beltrami.data.graphs import GraphData
+from beltrami.checks import check_integer, check_number
+from beltrami.data.graphs import Graph
 
 
 def disease_like_tree(
@@ -15,7 +16,7 @@ def disease_like_tree(
     infection: float = 0.8,
     noise: float = 0.3,
     seed: int = 0,
-) -> GraphData:
+) -> Graph:
     """A balanced tree whose root is ill, after the disease trees of HGCN (Chami et al. 2019).
 
     Each node has a hidden susceptibility u ~ N(0, 1). An ill parent makes its child ill if
@@ -30,12 +31,9 @@ def disease_like_tree(
         seed: of the draw; equal seeds give equal graphs.
     """
     for name, value in (("branching", branching), ("depth", depth), ("features", features)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    if not 0 <= infection <= 1:
-        raise ValueError(f"infection must be a probability, got {infection}")
-    if noise < 0:
-        raise ValueError(f"noise must not be negative, got {noise}")
+        check_integer(name, value)
+    check_number("infection", infection, low=0, high=1)
+    check_number("noise", noise, low=0)
     generator = torch.Generator().manual_seed(seed)
     nodes = sum(branching**level for level in range(depth + 1))
     child = torch.arange(1, nodes)
@@ -51,7 +49,7 @@ def disease_like_tree(
         first = last
     reading = torch.randn(features, generator=generator, dtype=torch.float64)
     added = torch.randn(nodes, features, generator=generator, dtype=torch.float64)
-    return GraphData(
+    return Graph(
         f"disease-like tree {branching}^{depth}",
         torch.stack([parent, child]),
         (hidden.unsqueeze(1) * reading + noise * added).float(),

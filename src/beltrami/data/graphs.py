@@ -1,53 +1,47 @@
-"""Graphs with features and labels at their nodes, read from files.
+"""Graphs: nodes, the edges between them, and what is known of the nodes.
 
-    graph = read_graph("disease_lp")                 # a folder with edges, features and labels
-    graph = read_graph("edges.tsv", "features.npy", "labels.csv")
-
-Edges are CSV or TSV with two columns, the two ends of an edge; a header row is optional. If all
-ends are whole numbers they are the numbers of the nodes, from 0; else they are names. Features are
-a NumPy array `.npy` of shape (nodes, features), a sparse matrix in compressed rows `.npz` (the
-format of `scipy.sparse.save_npz`), or a CSV or TSV table of numbers. Labels are a `.npy` array of
-shape (nodes,) or a CSV or TSV table of one column, or of two, node and label; a negative number or
-an empty field is no label. Rows are nodes in order; where nodes have names, tables have the name in
-their first column.
+graph = read_graph("disease_lp")             # a folder with edges, features and labels
+graph = load_network("friends.tsv")          # names and edges alone, also with cycles
+graph = load_network("wordnet-mammals")      # what `load_hierarchy` reads
 """
 
 from __future__ import annotations
 
+import importlib
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from beltrami.data.graph_files import (
-    GraphError,
-    NodeNames,
-    read_edge_table,
-    read_features,
-    read_labels,
-)
+from beltrami.data import dag
+from beltrami.data.dag import Ints, Neighbours, Topology
+from beltrami.data.edge_list import EdgeRows
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, digest_of_graph
+from beltrami.data.load import load_hierarchy
 
-_ENDINGS = {
-    "edges": (".csv", ".tsv", ".txt"),
-    "features": (".npz", ".npy", ".csv", ".tsv"),
-    "labels": (".npy", ".csv", ".tsv"),
-}
-_ALIASES = {"feats": "features"}
+EDGE_LISTS = (".edges", ".tsv", ".csv", ".txt")
+_SOURCES_AT_A_TIME = 64
+_PLACES_AT_A_TIME = 1 << 24  # nodes and ends of edges, all reached at once by a star: 0.6 GB
 
 
 @dataclass(frozen=True, eq=False)
-class GraphData:
-    """An undirected graph.
+class Graph:
+    """Nodes and edges; distances and layers see the edges without their direction.
 
     Args:
         name: what to call it in reports.
-        edges: int64 (2, m), each edge once, smaller end first, without loops.
-        features: float32 (n, d), one row a node.
+        edges: int64 (2, m), each edge once, whichever way round, without loops.
+        features: float32 (n, d), one row a node; d is 0 where nothing is known of the nodes.
         labels: int64 (n,), the class of each node, −1 where it is not known; None without labels.
         label_names: of the classes.
-        node_names: of the nodes, where the files have names.
+        node_names: of the nodes; None where they have only numbers.
+        directed: whether edges go from child to parent, without cycles.
     """
 
     name: str
@@ -56,6 +50,15 @@ class GraphData:
     labels: Tensor | None = None
     label_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] | None = None
+    directed: bool = False
+
+    @classmethod
+    def of_names(
+        cls, name: str, node_names: tuple[str, ...], edges: Tensor, *, directed: bool = False
+    ) -> Graph:
+        """A graph of named nodes of which nothing else is known."""
+        features = torch.empty(len(node_names), 0)
+        return cls(name, edges, features, node_names=node_names, directed=directed)
 
     def __post_init__(self) -> None:
         nodes = self.features.shape[0]
@@ -69,15 +72,14 @@ class GraphData:
                 f"edges must be int64 of shape (2, m), got {self.edges.dtype} of shape "
                 f"{tuple(self.edges.shape)}"
             )
-        if self.edges.numel() and (
-            int(self.edges.min()) < 0
-            or int(self.edges.max()) >= nodes
-            or bool((self.edges[0] >= self.edges[1]).any())
-        ):
+        low, high = self.edges.amin(0), self.edges.amax(0)
+        inside = not low.numel() or (int(low.min()) >= 0 and int(high.max()) < nodes)
+        if not inside or bool((low == high).any()):
             raise ValueError(
-                f"edges must be pairs of nodes below {nodes}, the smaller first: use "
-                "undirected_edges"
+                f"edges must join different nodes below {nodes}; undirected_edges drops loops"
             )
+        if len((low * nodes + high).unique()) < low.numel():
+            raise ValueError("edges must not repeat an edge; undirected_edges drops repetitions")
         if self.labels is not None and (
             self.labels.shape != (nodes,)
             or (nodes > 0 and int(self.labels.max()) >= len(self.label_names))
@@ -92,10 +94,95 @@ class GraphData:
     def __len__(self) -> int:
         return int(self.features.shape[0])
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each node, or its number as text."""
+        return self.node_names or tuple(map(str, range(len(self))))
+
     @cached_property
     def edge_index(self) -> Tensor:
         """Every edge in both directions, int64 (2, 2m), for layers on graphs."""
         return both_directions(self.edges)
+
+    @property
+    def degrees(self) -> Tensor:
+        """The number of neighbours of each node, (n,)."""
+        return torch.bincount(self.edges.flatten(), minlength=len(self))
+
+    def hops(
+        self,
+        sources: Tensor,
+        targets: Tensor | None = None,
+        tick: Callable[[float], None] = lambda share: None,
+    ) -> Tensor:
+        """Edges on a shortest path from each source to each target, −1 without one.
+
+        Beside the result, memory is that of a few sources at a time, however many there are.
+
+        Args:
+            sources: nodes, (s,).
+            targets: nodes, (t,); without them all, in order.
+            tick: called with the share that is done.
+
+        Returns:
+            int32 (s, t).
+        """
+        start = _as_nodes(sources)
+        columns = slice(None) if targets is None else _as_nodes(targets)
+        width = len(self) if targets is None else len(targets)
+        hops = np.empty((len(start), width), dtype=np.int32)
+        places = len(self) + 2 * self.edges.shape[1]
+        step = min(_SOURCES_AT_A_TIME, max(1, _PLACES_AT_A_TIME // max(1, places)))
+        for low in range(0, len(start), step):
+            part = start[low : low + step]
+            block = np.full((len(part), len(self)), -1, dtype=np.int32)
+            dag.flood(self._near, part, block)
+            hops[low : low + step] = block[:, columns]
+            tick((low + len(part)) / len(start))
+        return torch.from_numpy(hops)
+
+    def components(self) -> Tensor:
+        """The component of each node, (n,), numbered from 0 for the largest."""
+        root = list(range(len(self)))
+
+        def find(node: int) -> int:
+            while root[node] != node:
+                root[node] = root[root[node]]
+                node = root[node]
+            return node
+
+        for left, right in self.edges.t().tolist():
+            root[find(left)] = find(right)
+        _, number = np.unique([find(node) for node in root], return_inverse=True)
+        sizes = np.bincount(number)
+        place = np.empty(len(sizes), dtype=np.int64)
+        place[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+        return torch.from_numpy(place[number])
+
+    def part(self, inside: Tensor) -> Graph:
+        """The nodes where `inside`, (n,) booleans, holds, and the edges among them."""
+        number = inside.long().cumsum(0) - 1
+        edges = number[self.edges[:, inside[self.edges].all(0)]]
+        labels = None if self.labels is None else self.labels[inside]
+        names = self.names
+        return Graph(
+            self.name,
+            edges,
+            self.features[inside],
+            labels,
+            self.label_names,
+            tuple(names[node] for node in inside.nonzero()[:, 0].tolist()),
+            self.directed,
+        )
+
+    def digest(self) -> str:
+        """SHA-256 of names and edges, as hexadecimal text."""
+        return digest_of_graph(self.names, self.edges.t().contiguous())
+
+    @cached_property
+    def _near(self) -> Neighbours:
+        edges: Ints = self.edge_index.t().numpy()
+        return Neighbours.parents(edges, len(self))
 
 
 def both_directions(edges: Tensor) -> Tensor:
@@ -106,115 +193,60 @@ def both_directions(edges: Tensor) -> Tensor:
 def undirected_edges(pairs: Tensor) -> Tensor:
     """Pairs of nodes (2, k) as edges (2, m): smaller end first, sorted, each once, no loops."""
     low, high = pairs.amin(0), pairs.amax(0)
-    kept = torch.stack([low, high])[:, low < high]
-    return torch.unique(kept, dim=1) if kept.shape[1] else kept
+    edges = torch.stack([low, high])[:, low < high]
+    return torch.unique(edges, dim=1) if edges.shape[1] else edges
 
 
-def read_graph(
-    edges: str | Path,
-    features: str | Path | None = None,
-    labels: str | Path | None = None,
-    *,
-    name: str | None = None,
-) -> GraphData:
-    """A graph from its files, as the module describes them; else a `GraphError`.
+def load_network(spec: str | Path) -> Graph:
+    """The names and edges of an edge list, also with cycles, or of what `load_hierarchy` reads.
 
-    Pairs that are listed twice or in both directions are one edge, and loops are left out: layers
-    add their own.
-
-    Args:
-        edges: the file of edges, or a folder that holds one file each of edges, features and
-            labels, named `*edges.*`, `*features.*` or `*feats.*`, and `*labels.*`.
-        features: file of features; without, each node has the features 1 and the logarithm of
-            1 + its number of neighbours.
-        labels: file of labels, if there are any.
-        name: what to call the graph; the name of the file or the folder if None.
+    Raises:
+        HierarchyError: what is wrong with a file, and in which line.
     """
-    place = Path(edges)
-    if place.is_dir():
-        if features is not None or labels is not None:
-            raise GraphError(
-                f"{place} is a folder: leave features and labels out, or give the file of edges"
-            )
-        found = _find_files(place)
-        edges_file, features_file, labels_file = (found.get(k) for k in _ENDINGS)
-        if edges_file is None:
-            raise GraphError(f"{place} has no file of edges; expected one named like *edges.csv")
-    else:
-        edges_file = place
-        features_file, labels_file = (None if f is None else Path(f) for f in (features, labels))
-    pairs, numbered, lines = read_edge_table(edges_file)
-    names = None if numbered else NodeNames()
-    rows = None if features_file is None else read_features(features_file, names)
-    classes = None if labels_file is None else read_labels(labels_file, names)
-    listed = names.number_all(pairs) if names is not None else 1 + max(map(max, pairs))
-    ends = names.pairs(pairs) if names is not None else torch.tensor(pairs).t()
-    tables = ((features_file, rows), (labels_file, classes))
-    counts = {file: len(found) for file, found in tables if file and found is not None}
-    nodes = max(listed, *counts.values()) if counts else listed  # some may have no edge
-    _check_counts(counts, nodes, edges_file, ends, lines)
-    kept = undirected_edges(ends)
-    label_names, label_ids = _label_classes(classes)
-    return GraphData(
-        name or (place.name if place.is_dir() else place.stem),
-        kept,
-        _degrees(kept, nodes) if rows is None else rows,
-        label_ids,
-        label_names,
-        None if names is None else names.in_order,
-    )
+    path = Path(spec).expanduser()
+    if path.suffix.lower() in EDGE_LISTS and path.is_file():
+        return _read_edges(path)
+    return as_graph(load_hierarchy(spec))
 
 
-def _find_files(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for file in sorted(folder.iterdir()):
-        word = file.stem.rpartition(".")[2].rpartition("_")[2].lower()
-        kind = _ALIASES.get(word, word)
-        if kind not in _ENDINGS or file.suffix.lower() not in _ENDINGS[kind]:
-            continue
-        if kind in found:
-            raise GraphError(
-                f"{folder} has two files of {kind}, {found[kind].name} and {file.name}; name the "
-                "files one by one"
-            )
-        found[kind] = file
-    return found
+def as_graph(hierarchy: Hierarchy) -> Graph:
+    """The nodes and edges of a hierarchy, from child to parent."""
+    edges = hierarchy.edges.t().contiguous()
+    return Graph.of_names(hierarchy.name, hierarchy.labels, edges, directed=True)
 
 
-def _check_counts(
-    counts: dict[Path, int], nodes: int, edges_file: Path, ends: Tensor, lines: list[int]
-) -> None:
-    """Features and labels must have a row for every node, neither fewer nor more."""
-    for file, count in counts.items():
-        outside = (ends >= count).any(0)
-        if bool(outside.any()):
-            first = int(outside.nonzero()[0])
-            raise GraphError(
-                f"{edges_file}, line {lines[first]}: node {int(ends[:, first].max())} has no row "
-                f"in {file}, which has {count} (nodes are numbered from 0)"
-            )
-        if count != nodes:
-            other = next(f for f, n in counts.items() if n == nodes)
-            raise GraphError(f"{file} has {count} rows, but {other} has {nodes}")
+def _read_edges(path: Path) -> Graph:
+    """The edges of a file; child and parent unless it calls them otherwise, or has cycles."""
+    number: dict[str, int] = {}
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    both_ways = False
+    rows = EdgeRows.of_file(path)
+    for _, child, parent in rows:
+        ends = number.setdefault(child, len(number)), number.setdefault(parent, len(number))
+        both_ways |= seen.setdefault((min(ends), max(ends)), ends) != ends
+    if not seen:
+        raise HierarchyError(f"{path} has no edges")
+    edges = torch.tensor(list(seen.values()))
+    directed = not (rows.of_graph or both_ways)
+    if directed:
+        directed = Topology.of(edges.numpy(), len(number)).cycle is None
+    return Graph.of_names(path.stem, tuple(number), edges.t().contiguous(), directed=directed)
 
 
-def _label_classes(labels: list[str] | None) -> tuple[tuple[str, ...], Tensor | None]:
-    """Names of the classes, in numerical or else alphabetical order, and the class of each node."""
-    if labels is None:
-        return (), None
-    known = {label for label in labels if label and not _negative(label)}
-    if not known:
-        raise GraphError("no node has a label")
-    numeric = all(label.isdecimal() and len(label) < 20 for label in known)
-    names = sorted(known, key=lambda label: (int(label) if numeric else 0, label))
-    number = {label: i for i, label in enumerate(names)}
-    return tuple(names), torch.tensor([number.get(label, -1) for label in labels])
+def _as_nodes(nodes: Tensor) -> Ints:
+    return nodes.detach().cpu().numpy().astype(np.int64)
 
 
-def _negative(label: str) -> bool:
-    return label.startswith("-") and label[1:].isdecimal()
+_MOVED = {
+    "GraphData": ("beltrami.data.graphs", "Graph"),
+    "read_graph": ("beltrami.data.graph_files", "read_graph"),
+}
 
 
-def _degrees(edges: Tensor, nodes: int) -> Tensor:
-    degree = torch.bincount(edges.flatten(), minlength=nodes).float()
-    return torch.stack([torch.ones(nodes), torch.log1p(degree)], dim=1)
+def __getattr__(name: str) -> Any:
+    """Names that moved; their aliases go with version 0.3."""
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, new = _MOVED[name]
+    warnings.warn(f"{__name__}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module(module), new)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Neighbours, Topology
-from beltrami.data.lines import quoted
+from beltrami.data.text import quoted
 from beltrami.data.tree import Tree
 
 MAX_CLOSURE_PAIRS = 50_000_000  # 0.8 GB as a tensor, and about 2 GB while it is made

@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 from beltrami.data.collect import Collector, unique_labels
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.text import MAX_LINE, MAX_WHOLE_FILE, numbered_lines
+from beltrami.data.text import MAX_LINE, MAX_WHOLE_FILE, read_lines
 
 NODES = frozenset({"item", "chapter", "section", "diag"})
 CODES = frozenset({"name"})
@@ -162,7 +162,7 @@ def _existing_codes(path: Path) -> frozenset[str]:
     return frozenset(
         text.split()[0].replace(".", "")
         for file in sorted(path.parent.glob(CODE_LIST))
-        for _, text in numbered_lines(file)
+        for _, text in read_lines(file, error=HierarchyError)
     )
 
 

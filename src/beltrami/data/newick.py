@@ -16,8 +16,7 @@ from pathlib import Path
 
 from beltrami.data.collect import Collector
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.lines import quoted
-from beltrami.data.text import whole_text
+from beltrami.data.text import quoted, whole_text
 
 _TOKEN = re.compile(
     r"(?P<space>\s+)"
@@ -42,7 +41,7 @@ class _Node:
 def read_newick(path: str | Path) -> Hierarchy:
     """The tree in a Newick file."""
     path = Path(path)
-    text = whole_text(path)
+    text = whole_text(path, error=HierarchyError)
     nodes = _Parser(text, path).nodes()
     labels = _labels(nodes, text, path)
     label_of = {id(node): label for node, label in zip(nodes, labels, strict=True)}

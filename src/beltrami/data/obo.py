@@ -14,8 +14,7 @@ from pathlib import Path
 
 from beltrami.data.collect import Collector, unique_labels
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.lines import quoted
-from beltrami.data.text import numbered_lines
+from beltrami.data.text import quoted, read_lines
 
 _STANZA = re.compile(r"\[([^\]]*)\]\s*(?:!.*)?")
 # A space before them tells these from the ! and { inside a name; escaped ones have a backslash.
@@ -77,7 +76,7 @@ def _terms(path: Path, relationships: Collection[str]) -> Iterator[_Term]:
     """The [Term] stanzas, complete and with an id."""
     term: _Term | None = None
     header = True
-    for number, text in numbered_lines(path):
+    for number, text in read_lines(path, error=HierarchyError):
         stanza = _STANZA.fullmatch(text.strip())
         if stanza:
             if term is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from beltrami.data.collect import Collector
 from beltrami.data.edge_list import EdgeRows
 from beltrami.data.hierarchy import HierarchyError, quoted_names
-from beltrami.data.lines import quoted
+from beltrami.data.text import quoted
 from beltrami.data.tree import Tree
 
 __all__ = ["TaxonomyError", "Tree", "list_taxonomies", "load_taxonomy", "parse_edges", "read_edges"]

@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from beltrami.data.lines import quoted, read_lines
+from beltrami.data.delimited import Rows
+from beltrami.data.text import quoted, read_lines
 
 SPLITS = ("train", "valid", "test")
 COLUMNS = ("head", "relation", "tail")
@@ -250,34 +251,29 @@ def _find(folder: Path, split: str) -> Path:
         for path in sorted(folder.iterdir())
         if path.suffix in _SUFFIXES and path.stem.endswith((f"-{split}", f"_{split}"))
     ]
-    found = plain or prefixed
-    if not found:
+    files = plain or prefixed
+    if not files:
         raise TripleError(
             f"{folder} has no {split}.txt or {split}.tsv; a graph has three files, "
             "train, valid and test, with tab-separated lines: head, relation, tail"
         )
-    if len(found) > 1:
-        several = ", ".join(path.name for path in found)
+    if len(files) > 1:
+        several = ", ".join(path.name for path in files)
         raise TripleError(f"{folder} has several files for {split} ({several}); keep one of them")
-    return found[0]
+    return files[0]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
     """The triples of a file, checked for shape."""
-    first = True
-    for number, text in read_lines(path, error=TripleError):
-        fields = [field.strip() for field in text.split("\t")]
-        if first and tuple(field.lower() for field in fields) == COLUMNS:
-            first = False
+    lines = read_lines(path, error=TripleError)
+    rows = Rows(lines, str(path), error=TripleError, delimiter="\t", quotes=False)
+    for number, row in enumerate(rows):
+        if number == 0 and tuple(field.lower() for field in row.fields) == COLUMNS:
             continue
-        first = False
-        if len(fields) != len(COLUMNS):
-            raise TripleError(
-                f"{path}, line {number}: expected 3 tab-separated columns (head, relation, tail), "
-                f"found {len(fields)}: {quoted(text)}"
-            )
-        for field, column in zip(fields, COLUMNS, strict=True):
+        if len(row.fields) != len(COLUMNS):
+            raise rows.wrong_columns(row, len(COLUMNS), ", ".join(COLUMNS))
+        for field, column in zip(row.fields, COLUMNS, strict=True):
             if not field:
-                raise TripleError(f"{path}, line {number}: the {column} is empty: {quoted(text)}")
-        head, relation, tail = fields
+                raise rows.problem(row.line, f"the {column} is empty: {quoted(row.text)}")
+        head, relation, tail = row.fields
         yield head, relation, tail

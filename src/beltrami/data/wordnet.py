@@ -16,8 +16,7 @@ from pathlib import Path
 
 from beltrami.data.collect import Collector, unique_labels
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.lines import quoted
-from beltrami.data.text import numbered_lines
+from beltrami.data.text import quoted, read_lines
 
 HYPERNYMS = ("@", "@i")
 DEBIAN_FOLDER = Path("/usr/share/wordnet")
@@ -38,7 +37,7 @@ def read_wordnet(path: str | Path) -> Hierarchy:
     words: dict[str, str] = {}
     line_of: dict[str, int] = {}
     edges: list[tuple[str, str]] = []
-    for number, text in numbered_lines(path):
+    for number, text in read_lines(path, error=HierarchyError):
         if text.startswith("  ") or not text.strip():
             continue  # the licence
         try:
@@ -117,7 +116,7 @@ def _labels(path: Path, words: dict[str, str], letter: str) -> dict[str, str]:
 def _senses(path: Path) -> dict[str, list[str]]:
     """The offsets of each word's synsets, first sense first."""
     senses = {}
-    for number, text in numbered_lines(path):
+    for number, text in read_lines(path, error=HierarchyError):
         if text.startswith("  "):
             continue
         fields = text.split()

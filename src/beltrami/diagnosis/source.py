@@ -24,10 +24,10 @@ from beltrami.analysis.matrices import (
 )
 from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
 from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
+from beltrami.data.graphs import Graph, load_network
 from beltrami.data.hierarchy import HierarchyError
-from beltrami.data.lines import is_number
 from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
-from beltrami.data.network import Network, load_network
+from beltrami.data.text import is_number
 from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
 from beltrami.data.vectors.csv_file import DELIMITERS
 from beltrami.diagnosis.config import DiagnoseConfig
@@ -230,16 +230,16 @@ class DistanceSource(Source):
 class GraphSource(Source):
     """A graph's largest component; distances are edges on shortest paths."""
 
-    def __init__(self, network: Network, tick: Tick = lambda share: None) -> None:
+    def __init__(self, network: Graph, tick: Tick = lambda share: None) -> None:
         super().__init__(network.name, network.digest())
         self.tick = tick
         self.what, self.noise = "graph", "a random graph with about as many nodes and edges"
         component = network.components()
         self.network = network.part(component == 0)
-        self.count, self.labels = len(self.network), self.network.labels
+        self.count, self.labels = len(self.network), self.network.names
         self.facts = {
             "nodes": len(network),
-            "edges": len(network.edges),
+            "edges": network.edges.shape[1],
             "components": int(component.max()) + 1,
             "nodes_outside_the_largest_component_left_out": len(network) - self.count,
         }
@@ -261,7 +261,7 @@ class GraphSource(Source):
 
     def null(self, drawn: Drawn, seed: int) -> Tensor:
         """Hops among as many nodes of a random graph."""
-        edges = max(len(self.network.edges), self.count)  # fewer leave no large component
+        edges = max(self.network.edges.shape[1], self.count)  # fewer leave no large component
         graph = random_network(self.count, edges, seed)
         g = torch.Generator().manual_seed(seed)
         some = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
@@ -347,7 +347,7 @@ def shortcuts(d: Tensor) -> int:
     return int((d[a, b] - way > _SLACK * float(d.max())).sum())
 
 
-def random_network(nodes: int, edges: int, seed: int) -> Network:
+def random_network(nodes: int, edges: int, seed: int) -> Graph:
     """The largest component of a graph of edges drawn at random."""
     g = torch.Generator().manual_seed(seed)
     pairs = torch.randint(nodes, (_RANDOM_GRAPH_TRIES * edges, 2), generator=g).sort(1).values
@@ -356,7 +356,7 @@ def random_network(nodes: int, edges: int, seed: int) -> Network:
     seen = torch.full((int(first.max()) + 1,), len(pairs))
     seen.scatter_reduce_(0, first, torch.arange(len(pairs)), "amin")
     kept = pairs[seen.sort().values[:edges]]  # the first so many that differ
-    graph = Network("random graph", tuple(map(str, range(nodes))), kept)
+    graph = Graph("random graph", kept.t().contiguous(), torch.empty(nodes, 0))
     return graph.part(graph.components() == 0)
 
 

@@ -154,7 +154,7 @@ def test_the_label_column_must_be_there_once(tmp_path: Path) -> None:
 
 def test_other_encodings(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("word,x\ncafé,1\n".encode("latin-1"))
-    with pytest.raises(VectorsError, match=r"a\.csv, line 1 or later: not UTF-8.*save"):
+    with pytest.raises(VectorsError, match=r"a\.csv, line 2: not UTF-8.*save"):
         open_vectors(tmp_path / "a.csv")
 
 

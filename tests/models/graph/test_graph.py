@@ -13,7 +13,7 @@ from torch import nn
 
 from beltrami.data.graph_splits import split_links, split_nodes
 from beltrami.data.graph_trees import disease_like_tree
-from beltrami.data.graphs import GraphData
+from beltrami.data.graphs import Graph
 from beltrami.geometry import Euclidean, Lorentz
 from beltrami.models.graph import (
     FermiDirac,
@@ -102,7 +102,7 @@ def test_links_are_learned(layer: str, geometry: str) -> None:
     codes = torch.zeros(len(TREE), 8)
     for parent, child in TREE.edges.t().tolist():
         codes[child] = codes[parent] + torch.randn(8)
-    tree = GraphData("tree", TREE.edges, codes / codes.std())
+    tree = Graph("tree", TREE.edges, codes / codes.std())
     split = split_links(tree, seed=0, shares=(0.6, 0.2, 0.2))
     model = LinkPredictor(replace(SMALL, layer=layer, geometry=geometry, widths=(16, 8)))
     optimizer = create_optimizer(model, "adamw", lr=0.02)
@@ -228,7 +228,7 @@ def test_bad_input() -> None:
         replace(SMALL, widths=())
     with pytest.raises(ValueError, match="head must be one of mlr, distance; got 'linear'"):
         NodeClassifier(SMALL, 2, head="linear")
-    bare = GraphData("bare", TREE.edges, TREE.features)
+    bare = Graph("bare", TREE.edges, TREE.features)
     with pytest.raises(ValueError, match="bare has no labels"):
         evaluate_nodes(NodeClassifier(SMALL, 2), bare, torch.arange(3))
     with pytest.raises(ValueError, match="part must be validation or test, got 'train'"):

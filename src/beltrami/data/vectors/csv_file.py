@@ -12,7 +12,6 @@ Fields may be quoted.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from beltrami.data.lines import is_number, quoted
+from beltrami.data.delimited import read_records
+from beltrami.data.text import is_number, quoted
 from beltrami.data.vectors.arrays import ArrayVectors
 from beltrami.data.vectors.columns import arrange, beside_columns, label_column
 from beltrami.data.vectors.numbers import LARGEST
@@ -96,13 +96,13 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
     matrix = np.empty((survey.rows, len(layout.vectors)), dtype=np.float32)
     labels: list[str] = []
     extras: dict[str, list[Any]] = {survey.names[column]: [] for column in layout.extras}
-    for row, (line, fields) in enumerate(islice(_records(path), int(survey.header), None)):
+    for row, (line, fields) in enumerate(islice(_read(path), int(survey.header), None)):
         _fill(matrix[row], [fields[column] for column in layout.vectors], f"{path}, line {line}")
         if layout.label is not None:
             labels.append(fields[layout.label])
         for column in layout.extras:
-            told = fields[column]
-            value = _number_or_nan(told) if numeric[column] else told
+            text = fields[column]
+            value = _number_or_nan(text) if numeric[column] else text
             extras[survey.names[column]].append(value)
     return ArrayVectors(
         matrix,
@@ -113,6 +113,10 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
     )
 
 
+def _read(path: Path) -> Iterator[Record]:
+    return read_records(path, DELIMITERS[path.suffix.lower()], error=VectorsError)
+
+
 def _number_or_nan(text: str) -> float:
     """A number; NaN for what is none."""
     return float(text) if is_number(text) else math.nan
@@ -120,7 +124,7 @@ def _number_or_nan(text: str) -> float:
 
 def _survey(path: Path) -> _Survey:
     """Read the file once, to know its columns before numbers are kept."""
-    records = _records(path)
+    records = _read(path)
     first = next(records, None)
     if first is None:
         raise VectorsError(f"{path} is empty; it needs rows of numbers")
@@ -192,24 +196,3 @@ def _fill(
 def _is_number(value: str) -> bool:
     # "1_000" is Python's own way to write large numbers, in no other program.
     return is_number(value) and "_" not in value
-
-
-def _records(path: Path) -> Iterator[Record]:
-    line = 1
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=DELIMITERS[path.suffix.lower()], strict=True)
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
-    except csv.Error as error:
-        raise VectorsError(
-            f"{path}, line {line}: {error}; is a quote opened there that nothing closes?"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise VectorsError(
-            f"{path}, line {line} or later: not UTF-8 text; save the file as UTF-8"
-        ) from error
-    except OSError as error:
-        raise VectorsError(f"cannot read {path}: {error.strerror or error}") from error

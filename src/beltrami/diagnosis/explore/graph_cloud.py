@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from beltrami.data.network import Network
+from beltrami.data.graphs import Graph
 from beltrami.data.tree import Tree
 from beltrami.report.explorer import Cloud
 
@@ -12,7 +12,7 @@ EDGE = 1.2  # hyperbolic length of an edge
 FARTHEST = 14.0  # radius of the deepest node: beyond, doubles cannot tell points from the rim
 
 
-def graph_cloud(network: Network) -> Cloud:
+def graph_cloud(network: Graph) -> Cloud:
     """All nodes of a connected graph, with all its edges."""
     tree, order = breadth_first_tree(network)
     place = torch.empty(len(order), dtype=torch.long)
@@ -30,26 +30,26 @@ def graph_cloud(network: Network) -> Cloud:
             "family": families(tree),
             "neighbours": [float(d) for d in degrees.tolist()],
         },
-        edges=[(a, b) for a, b in place[network.edges].tolist()],
+        edges=[(a, b) for a, b in place[network.edges].t().tolist()],
         directed=network.directed,
     )
 
 
-def breadth_first_tree(network: Network) -> tuple[Tree, list[int]]:
+def breadth_first_tree(network: Graph) -> tuple[Tree, list[int]]:
     """The tree by which a walk from the root reaches all nodes, and which node each of its is.
 
     The root is the node without a parent that has most neighbours; without directions, of all.
     """
     degrees = network.degrees.clone()
-    if network.directed and len(network.edges):
+    if network.directed and network.edges.numel():
         has_parent = torch.zeros(len(network), dtype=torch.bool)
-        has_parent[network.edges[:, 0]] = True
+        has_parent[network.edges[0]] = True
         if not bool(has_parent.all()):
             degrees[has_parent] = -1
-    near: list[list[int]] = [[] for _ in network.labels]
-    for one, other in network.edges.tolist():
-        near[other].append(one)
-        near[one].append(other)
+    near: list[list[int]] = [[] for _ in range(len(network))]
+    for left, right in network.edges.t().tolist():
+        near[right].append(left)
+        near[left].append(right)
     root = int(degrees.argmax())
     order, place, parent = [root], {root: 0}, [-1]
     for node in order:  # grows while it is walked
@@ -60,7 +60,8 @@ def breadth_first_tree(network: Network) -> tuple[Tree, list[int]]:
                 parent.append(place[node])
     if len(order) < len(network):
         raise ValueError(f"{network.name} is not connected: {len(order)} of {len(network)} reached")
-    labels = tuple(network.labels[node] for node in order)
+    names = network.names
+    labels = tuple(names[node] for node in order)
     return Tree(network.name, labels, tuple(parent)), order
 
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from beltrami.analysis import average_precision, roc_auc
 from beltrami.data.graph_splits import LinkSplit, NodeSplit, sample_negatives
-from beltrami.data.graphs import GraphData, both_directions
+from beltrami.data.graphs import Graph, both_directions
 
 Metrics = dict[str, float]
 
@@ -21,7 +21,7 @@ Metrics = dict[str, float]
 
 
 def node_classification_step(
-    model: nn.Module, graph: GraphData, split: NodeSplit, optimizer: Optimizer
+    model: nn.Module, graph: Graph, split: NodeSplit, optimizer: Optimizer
 ) -> float:
     """One full-batch step of cross-entropy on the training nodes; returns the loss before it."""
     model.train()
@@ -34,7 +34,7 @@ def node_classification_step(
 
 
 @torch.no_grad()
-def evaluate_nodes(model: nn.Module, graph: GraphData, nodes: Tensor) -> Metrics:
+def evaluate_nodes(model: nn.Module, graph: Graph, nodes: Tensor) -> Metrics:
     """Accuracy and macro-averaged F1 on the given nodes."""
     model.eval()
     predicted = model(graph.features, graph.edge_index)[nodes].argmax(-1)
@@ -60,7 +60,7 @@ def macro_f1(predicted: Tensor, truth: Tensor, classes: int) -> float:
     return (2 * hits[some].double() / both[some]).mean().item()
 
 
-def _labels(graph: GraphData) -> Tensor:
+def _labels(graph: Graph) -> Tensor:
     if graph.labels is None:
         raise ValueError(f"{graph.name} has no labels, so there are no nodes to classify")
     return graph.labels
@@ -71,7 +71,7 @@ def _labels(graph: GraphData) -> Tensor:
 
 def link_prediction_step(
     model: nn.Module,
-    graph: GraphData,
+    graph: Graph,
     split: LinkSplit,
     optimizer: Optimizer,
     generator: torch.Generator,
@@ -112,9 +112,7 @@ def link_prediction_step(
 
 
 @torch.no_grad()
-def evaluate_links(
-    model: nn.Module, graph: GraphData, split: LinkSplit, part: str = "test"
-) -> Metrics:
+def evaluate_links(model: nn.Module, graph: Graph, split: LinkSplit, part: str = "test") -> Metrics:
     """Area under the ROC curve and average precision on the edges of "validation" or "test"."""
     if part not in ("validation", "test"):
         raise ValueError(f"part must be validation or test, got {part!r}")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
+from beltrami.data.graph_files import read_graph
 from beltrami.data.graph_splits import LinkSplit, NodeSplit, split_links, split_nodes
 from beltrami.data.graph_trees import disease_like_tree
-from beltrami.data.graphs import GraphData, read_graph
+from beltrami.data.graphs import Graph
 from beltrami.models.graph import (
     GraphConfig,
     LinkPredictor,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from beltrami.recipes.outcome import Outcome
     from beltrami.report.page import Page
 
-Data = TypeVar("Data", GraphData, NodeSplit | LinkSplit)
+Data = TypeVar("Data", Graph, NodeSplit | LinkSplit)
 SMALL = 20_000  # nodes and edges together, below which one thread is quickest
 VALIDATION = Metric("validation", "Validation", "the settings were chosen by it", "higher")
 LOSS = Metric("loss", "Loss", "of the last step", None)
@@ -178,7 +179,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         return node_task(model, graph, split)
 
 
-def _load(config: GraphRunConfig) -> GraphData:
+def _load(config: GraphRunConfig) -> Graph:
     if config.data == TREE:
         return disease_like_tree()
     return read_graph(config.data, config.features, config.labels)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from beltrami.data.graph_splits import LinkSplit, NodeSplit
-from beltrami.data.graphs import GraphData
+from beltrami.data.graphs import Graph
 from beltrami.models.graph import (
     evaluate_links,
     evaluate_nodes,
@@ -39,7 +39,7 @@ class Task:
     test: Callable[[], dict[str, float]]
 
 
-def node_task(model: nn.Module, graph: GraphData, split: NodeSplit) -> Task:
+def node_task(model: nn.Module, graph: Graph, split: NodeSplit) -> Task:
     """Classes of nodes; validation by macro F1, which rare classes count in as well."""
     return Task(
         lambda optimizer, seed: node_classification_step(model, graph, split, optimizer),
@@ -48,7 +48,7 @@ def node_task(model: nn.Module, graph: GraphData, split: NodeSplit) -> Task:
     )
 
 
-def link_task(model: nn.Module, graph: GraphData, split: LinkSplit) -> Task:
+def link_task(model: nn.Module, graph: Graph, split: LinkSplit) -> Task:
     """Edges against other pairs; validation by ROC AUC."""
 
     def step(optimizer: Optimizer, seed: int) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beltrami.data.lines import quoted, read_lines
+from beltrami.data.text import quoted, read_lines
 
 
 def test_numbers_count_blank_lines_and_ends_are_dropped(tmp_path: Path) -> None:

@@ -1,0 +1,147 @@
+"""The one reader of text files with rows and columns: CSV, TSV, edge lists, triples.
+
+A row is one line, with its number, so that whatever is wrong later can name it. What the columns
+mean is for the readers that use this: `edge_list`, `rank_table`, `graph_files`, `triples` and
+`vectors.csv_file`.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from beltrami.data.text import quoted, read_raw_lines
+
+COMMENT_MARKS = ("#", "%")
+SEPARATORS = {"\t": "tab", ",": "comma", None: "space"}
+
+_MAX_LEADING_COMMENTS = 10_000
+_TWO_INTEGERS = re.compile(r"\s*-?\d+\s+-?\d+\s*")
+
+
+class Row(NamedTuple):
+    """A row of a file: its line, its fields without spaces around them, and its text."""
+
+    line: int
+    fields: list[str]
+    text: str
+
+
+class Rows:
+    """The rows of numbered lines that are not blank, once.
+
+    The delimiter is that of the first line that is not a comment: a tab, if there is one; spaces,
+    if the line is two integers, or in a file of `words` any line without a comma; else a comma.
+
+    Args:
+        lines: the file.
+        source: how errors call it.
+        error: the kind of error to raise.
+        words: whether spaces may separate columns of words.
+        comments: whether lines that begin with # or % may be comments: they do not decide on the
+            delimiter, and are left out where they are not rows.
+        delimiter: of the columns, where that is known.
+        quotes: whether fields may be quoted as CSV allows.
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[tuple[int, str]],
+        source: str,
+        *,
+        error: type[ValueError],
+        words: bool = False,
+        comments: bool = False,
+        delimiter: str = "",
+        quotes: bool = True,
+    ) -> None:
+        self.source, self._error = source, error
+        self._comments, self._quotes = comments, quotes
+        marks = COMMENT_MARKS if comments else ()
+        self._lines, self.delimiter = _with_delimiter(iter(lines), words, marks, delimiter)
+
+    def __iter__(self) -> Iterator[Row]:
+        for line, text in self._lines:
+            fields = self._fields(line, text)
+            if fields:
+                yield Row(line, fields, text)
+
+    @property
+    def separator(self) -> str:
+        """What separates columns, for errors: "tab", "comma" or "space"."""
+        return SEPARATORS[self.delimiter]
+
+    def is_comment(self, text: str) -> bool:
+        """Whether a line begins like a comment; % is one only where spaces separate columns."""
+        return text.lstrip().startswith(COMMENT_MARKS if self.delimiter is None else "#")
+
+    def problem(self, line: int, what: str) -> ValueError:
+        """An error at a line."""
+        return self._error(f"{self.source}, line {line}: {what}")
+
+    def wrong_columns(self, row: Row, expected: int, names: str) -> ValueError:
+        """An error at a row that has not as many columns as it must have."""
+        return self.problem(
+            row.line,
+            f"expected {expected} {self.separator}-separated columns ({names}), found "
+            f"{len(row.fields)}: {quoted(row.text.strip())}",
+        )
+
+    def _fields(self, line: int, text: str) -> list[str]:
+        if self.delimiter is None:
+            return text.split()
+        if not self._quotes or '"' not in text:
+            return [field.strip() for field in text.split(self.delimiter)]
+        try:
+            fields = next(csv.reader([text], delimiter=self.delimiter, strict=True))
+        except csv.Error as error:
+            if self._comments and self.is_comment(text):
+                return []
+            raise self.problem(line, str(error)) from error
+        return [field.strip() for field in fields]
+
+
+def read_records(
+    path: Path, delimiter: str, *, error: type[ValueError], max_bytes: int = 1 << 24
+) -> Iterator[tuple[int, list[str]]]:
+    """(first line, fields as they are) of each record of a CSV file, whose fields may have lines.
+
+    Args:
+        path: of the file. delimiter: between its columns.
+        error: the kind of error to raise.
+        max_bytes: of the longest line.
+    """
+    line = 1
+    lines = (text for _, text in read_raw_lines(path, error=error, max_bytes=max_bytes))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as problem:
+        raise error(
+            f"{path}, line {line}: {problem}; is a quote opened there that nothing closes?"
+        ) from problem
+
+
+def _with_delimiter(
+    lines: Iterator[tuple[int, str]], words: bool, marks: tuple[str, ...], delimiter: str
+) -> tuple[Iterator[tuple[int, str]], str | None]:
+    """The same lines, and what separates columns; None for spaces."""
+    if delimiter:
+        return lines, delimiter
+    read: list[tuple[int, str]] = []
+    for line in itertools.islice(lines, _MAX_LEADING_COMMENTS):
+        read.append(line)
+        if not line[1].lstrip().startswith(marks):
+            break
+    first = read[-1][1] if read else ""
+    if read and first.lstrip().startswith(marks):  # all are comments
+        first = read[0][1]
+    by_spaces = _TWO_INTEGERS.fullmatch(first) or (words and "," not in first)
+    return itertools.chain(read, lines), "\t" if "\t" in first else None if by_spaces else ","
