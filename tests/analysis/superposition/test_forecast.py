@@ -215,7 +215,7 @@ def test_exponents_allow_for_a_floor_that_was_not_found(
     for seed in range(draws):
         loss = torch.tensor(law(SIX, alpha, scale, floor, noise, seed), dtype=torch.float64)
         laws = fit_laws(m, loss, "fit")
-        low, high = exponent_interval(m, loss, laws.kept, laws)
+        low, high = exponent_interval(m, loss, laws.chosen, laws)
         holds += low <= alpha <= high
     assert 0.9 * draws <= holds
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from beltrami.analysis.results import Result
+from beltrami.checks import check_number, check_positive
 
 WIDTH_POWER = 2.523  # k
 WIDTH_POWER_ERROR = 0.026
@@ -37,9 +38,10 @@ def width_exponent(
         alpha_n: of L ∝ N^−αₙ. error: its standard error.
         power, power_error: k of N ∝ m^k, and its standard error.
     """
-    _check(power, error, power_error)
-    found = math.hypot(power * error, alpha_n * power_error)
-    return ExponentEstimate(power * alpha_n, found)
+    check_positive("power", power)
+    check_number("error", error, low=0)
+    check_number("power_error", power_error, low=0)
+    return ExponentEstimate(power * alpha_n, math.hypot(power * error, alpha_n * power_error))
 
 
 def parameter_exponent(
@@ -55,9 +57,8 @@ def parameter_exponent(
         alpha_m: of L ∝ m^−α. error: its standard error.
         power, power_error: as for `width_exponent`.
     """
-    _check(power, error, power_error)
-    found = math.hypot(error / power, alpha_m * power_error / power**2)
-    return ExponentEstimate(alpha_m / power, found)
+    check_positive("power", power)
+    return width_exponent(alpha_m, error, power=1 / power, power_error=power_error / power**2)
 
 
 def parameters_for_width(
@@ -70,7 +71,8 @@ def parameters_for_width(
         like: width and parameters of a model of the family, which the law goes through.
         power: k.
     """
-    _check_positive(width=width, width_of_like=like[0], parameters_of_like=like[1], power=power)
+    check_positive("width", width)
+    _check_law(like, power)
     return float(like[1] * (width / like[0]) ** power)
 
 
@@ -83,20 +85,12 @@ def width_for_parameters(
         parameters: N.
         like, power: as for `parameters_for_width`.
     """
-    _check_positive(
-        parameters=parameters, width_of_like=like[0], parameters_of_like=like[1], power=power
-    )
+    check_positive("parameters", parameters)
+    _check_law(like, power)
     return float(like[0] * (parameters / like[1]) ** (1 / power))
 
 
-def _check(power: float, error: float, power_error: float) -> None:
-    _check_positive(power=power)
-    for name, value in (("error", error), ("power_error", power_error)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a finite number of at least 0, got {value}")
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name.replace('_', ' ')} must be positive and finite, got {value}")
+def _check_law(like: tuple[float, float], power: float) -> None:
+    check_positive("width of like", like[0])
+    check_positive("parameters of like", like[1])
+    check_positive("power", power)

@@ -1,14 +1,14 @@
 r"""The exponent of losses over widths: L ∝ m^−α, by least squares of log L over log m.
 
-The exponent of a curve that is no straight line depends on where the line is fitted: those of Liu
-et al. 2025 move by 0.2 to 0.35 between the windows all, m ≥ 15 and m ≥ 25. So the fit of every
-window that ends at the widest is beside that of all points, and a quadratic term says whether the
-points bend.
+The exponent of a curve that bends depends on where the line is fitted: those of Liu et al. 2025
+move by 0.2 to 0.35 between the windows all, m ≥ 15 and m ≥ 25. So the fit of every window that ends
+at the widest is beside that of all points, and a quadratic term says whether the points bend.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +16,14 @@ from torch import Tensor
 
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.results import Result
-from beltrami.analysis.superposition.points import Numbers, plain, sorted_points
-from beltrami.geometry.checks import check_integer
-from beltrami.report.lines import Series, line_chart
+from beltrami.analysis.superposition.points import (
+    Numbers,
+    group_means,
+    loss_chart,
+    sorted_points,
+)
+from beltrami.checks import check_integer
+from beltrami.report.lines import Series
 from beltrami.report.picture import Picture
 
 FEWEST = 3  # points of a line that has an error
@@ -62,7 +67,7 @@ class ExponentFit(Result):
 
     def plot(self) -> Picture:
         """The points and the line."""
-        return _picture(self.widths, self.losses, [self])
+        return _picture([self])
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,7 @@ class ExponentWindows(Result):
         """The points, and the lines of at most 5 windows, from the longest to the shortest."""
         last = len(self.fits) - 1
         places = {round(last * i / (SHOWN - 1)) for i in range(SHOWN)}
-        shown = [self.fits[place] for place in sorted(places)]
-        return _picture(self.fits[0].widths, self.fits[0].losses, shown)
+        return _picture([self.fits[place] for place in sorted(places)])
 
 
 def fit_exponent(widths: Numbers, losses: Numbers, *, first: int = 0) -> ExponentFit:
@@ -108,14 +112,14 @@ def fit_exponent(widths: Numbers, losses: Numbers, *, first: int = 0) -> Exponen
         ValueError: for fewer than 3 points or 2 widths, losses that are not positive, and numbers
             that are not finite.
     """
-    check_integer("first", first, least=0)
+    check_integer("first", first, 0)
     m, loss = sorted_points(widths, losses)
     different = m.unique()
     if first:
         if first >= len(different):
             raise ValueError(f"first leaves out {first} of {len(different)} widths, and none stay")
-        stays = m >= different[first]
-        m, loss = m[stays], loss[stays]
+        wide = m >= different[first]
+        m, loss = m[wide], loss[wide]
     return _fit(m, loss)
 
 
@@ -150,24 +154,23 @@ def exponent_windows(widths: Numbers, losses: Numbers) -> ExponentWindows:
 
 
 def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
-    different = m.unique()
-    if len(m) < FEWEST or len(different) < 2:
+    distinct = len(m.unique())
+    if len(m) < FEWEST or distinct < 2:
         raise ValueError(
             f"an exponent needs {FEWEST} points of different widths, got {len(m)} of "
-            f"{len(different)} widths"
+            f"{distinct} widths"
         )
     x, y = m.log(), loss.log()
     across, up = x - x.mean(), y - y.mean()
     scatter = float(across.square().sum())
     slope = float((across * up).sum()) / scatter
-    left = up - slope * across
-    # Where all points lie on the line, what is left is rounding, and no error.
-    exact = float(left.abs().max()) <= ROUNDING
-    squares = 0.0 if exact else float(left.square().sum())
-    total = float(up.square().sum())
+    residuals = up - slope * across
+    # Where all points lie on the line, the residuals are rounding, and no error.
+    exact = float(residuals.abs().max()) <= ROUNDING
+    squares = 0.0 if exact else float(residuals.square().sum())
     flat = float(up.abs().max()) <= ROUNDING
-    residual = math.sqrt(squares / (len(m) - 2))
-    error = residual / math.sqrt(scatter)
+    deviation = math.sqrt(squares / (len(m) - 2))
+    error = deviation / math.sqrt(scatter)
     off = t975(len(m) - 2) * error
     return ExponentFit(
         exponent=-slope,
@@ -175,24 +178,22 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
         low=-slope - off,
         high=-slope + off,
         intercept=float(y.mean()) - slope * float(x.mean()),
-        r_squared=math.nan if flat else 1 - squares / total,
+        r_squared=math.nan if flat else 1 - squares / float(up.square().sum()),
         points=len(m),
-        distinct=len(different),
-        residual=residual,
+        distinct=distinct,
+        residual=deviation,
         pure_error=pure_error(x, y),
-        widths=plain(m),
-        losses=plain(loss),
+        widths=tuple(m.tolist()),
+        losses=tuple(loss.tolist()),
     )
 
 
 def pure_error(x: Tensor, y: Tensor) -> float:
     """Pooled standard deviation of y among equal x; NaN if none are equal."""
-    different, group = x.unique(return_inverse=True)
+    different, mean, group = group_means(x, y)
     freedom = len(x) - len(different)
     if freedom == 0:
         return math.nan
-    count = torch.bincount(group).double()
-    mean = torch.zeros_like(different).index_add(0, group, y) / count
     return math.sqrt(float((y - mean[group]).square().sum()) / freedom)
 
 
@@ -201,32 +202,22 @@ def _curvature(x: Tensor, y: Tensor) -> tuple[float, float]:
     x = x - x.mean()
     design = torch.stack([torch.ones_like(x), x, x.square()], 1)
     q, r = torch.linalg.qr(design)
-    found = torch.linalg.solve_triangular(r, (q.mT @ y)[:, None], upper=True)[:, 0]
+    terms = torch.linalg.solve_triangular(r, (q.mT @ y)[:, None], upper=True)[:, 0]
     freedom = len(x) - 3
-    left = y - design @ found
-    if freedom == 0 or float(left.abs().max()) <= ROUNDING:
+    residuals = y - design @ terms
+    if freedom == 0 or float(residuals.abs().max()) <= ROUNDING:
         # Points on a parabola have no error; those on a line no curvature but rounding, either.
-        return float(found[2]), math.nan
-    variance = float(left.square().sum()) / freedom
-    return float(found[2]), math.sqrt(variance) / abs(float(r[2, 2]))
+        return float(terms[2]), math.nan
+    variance = float(residuals.square().sum()) / freedom
+    return float(terms[2]), math.sqrt(variance) / abs(float(r[2, 2]))
 
 
-def _picture(
-    widths: tuple[float, ...], losses: tuple[float, ...], fits: list[ExponentFit]
-) -> Picture:
-    lines = [Series("losses", widths, losses)]
+def _picture(fits: Sequence[ExponentFit]) -> Picture:
+    """The points of the first, longest fit, and the lines of all."""
+    lines = [Series("losses", fits[0].widths, fits[0].losses)]
     for fit in fits:
-        first, last = fit.widths[0], fit.widths[-1]
-        name = f"m ≥ {first:g}: α = {fit.exponent:.2f} ± {fit.error:.2f}"
-        lines.append(Series(name, (first, last), (fit.at(first), fit.at(last))))
-    return Picture(
-        line_chart(
-            lines,
-            title="Loss over width",
-            description="Losses, and power laws fitted to them.",
-            x_label="Width m",
-            y_label="Loss",
-            x_log=True,
-            y_log=True,
-        )
-    )
+        ends = fit.widths[0], fit.widths[-1]
+        name = f"m ≥ {ends[0]:g}: α = {fit.exponent:.2f} ± {fit.error:.2f}"
+        lines.append(Series(name, ends, [fit.at(width) for width in ends]))
+    description = "Losses, and power laws fitted to them."
+    return loss_chart(lines, title="Loss over width", description=description)

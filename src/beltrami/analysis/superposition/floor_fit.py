@@ -1,35 +1,29 @@
 r"""Power laws with a floor: L = A·m^−α + B, by least squares of log L, with B ≥ 0.
 
 Logarithms, so that a loss of 0.06 counts as much as one of 0.7, and so that B = 0 is the line of
-`exponent.py`. Fits start from several floors at once and go down by Levenberg and Marquardt's
-method; the line itself is always among the results, so that a floor is never worse than none.
+`exponent.py`. Fits start from several floors at once; the line itself is always among the results,
+so that a floor is never worse than none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-
-class Patience(NamedTuple):
-    """When a descent ends: after so many steps, or once none wins this share of the squares."""
-
-    steps: int
-    still: float
-
+from beltrami.analysis.superposition.least_squares import (
+    COARSE,
+    CONVERGED,
+    Model,
+    covariance,
+    descend,
+)
 
 # Floors to start from, as shares of the smallest loss.
 STARTS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 0.995)
-TO_THE_END = Patience(steps=200, still=1e-14)
-# For sums of squares that are compared with a bound, and no more.
-OF_PROFILE = Patience(steps=40, still=1e-9)
 _ENDLESS = 1e6  # of log m, in place of ∞
-_RIDGE = 1e-12  # beside the diagonal of JᵀJ, which is 0 where a parameter has no effect
 
 
 @dataclass(frozen=True)
@@ -39,8 +33,8 @@ class FloorFit:
     Args:
         log_scale, exponent, floor: log A, α and B.
         centre, level: means of log m and of log L.
-        squares: what is left of log L.
-        free: which parameters were fitted, in this order.
+        squares: sum of squared residuals of log L.
+        parameters: how many were fitted: 3, or 2 with a floor that was given.
         covariance: of those, for a variance of 1.
     """
 
@@ -50,8 +44,18 @@ class FloorFit:
     centre: float
     level: float
     squares: float
-    free: tuple[bool, bool, bool]
+    parameters: int
     covariance: Tensor
+
+    @property
+    def floor_is_fitted(self) -> bool:
+        """Whether B is a parameter of the fit."""
+        return self.parameters == 3
+
+    @property
+    def loss_floor(self) -> float:
+        """B in the unit of the losses."""
+        return self.floor * math.exp(self.level)
 
     def width(self, loss: float) -> float:
         """m at which a loss is reached; ∞ at and below the floor, and where losses do not fall."""
@@ -75,31 +79,28 @@ def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:
     """
     centre, level = float(m.log().mean()), float(loss.log().mean())
     x, y = m.log() - centre, loss.log() - level
-    free = (True, True, floor is None)
     if floor is None:
-        start = _started(x, y)
+        start = _lines_from_floors(x, y)
     else:
         start = _lines(x, y, torch.tensor([floor * math.exp(-level)], dtype=torch.float64))
-
-    def model(p: Tensor) -> tuple[Tensor, Tensor]:
-        law = (p[:, :1] - p[:, 1:2] * x).exp()
-        value = law + p[:, 2:]
-        share = law / value
-        return value.log() - y, torch.stack([share, -x * share, 1 / value], -1)[..., list(free)]
+    parameters = 3 if floor is None else 2
+    model = _law(x, y, parameters)
 
     def project(p: Tensor) -> Tensor:
         """A floor of at least 0."""
         return torch.cat([p[:, :2], torch.where(p[:, 2:] > 0, p[:, 2:], 0.0)], -1)
 
-    found, squares = descend(model, start, free, project=project)
-    # The line without a floor is exact, and its own descent ends at it.
-    squares[0], found[0] = _kept(model, start[0], squares[0], found[0])
-    best = found[int(squares.argmin())]
+    fits, squares = descend(model, start, project=project)
+    # The line without a floor is exact: its own descent may only have gained rounding.
+    first = model(start[:1])[0].square().sum()
+    if not bool(squares[0] < first * (1 - CONVERGED.gain)):
+        squares[0], fits[0] = first, start[0]
+    best = fits[int(squares.argmin())]
     jacobian = model(best[None])[1][0]
-    scale, exponent, found_floor = best.tolist()
+    scale, exponent, best_floor = best.tolist()
     left = float(squares.min())
     return FloorFit(
-        scale, exponent, found_floor, centre, level, left, free, _inverse_square(jacobian)
+        scale, exponent, best_floor, centre, level, left, parameters, covariance(jacobian)
     )
 
 
@@ -108,7 +109,7 @@ class GivenFloors:
     """The best laws of several floors, (k,) each.
 
     Args:
-        exponents: α. squares: what is left of log L.
+        exponents: α. squares: sums of squared residuals of log L.
         variance: of α, for a variance of 1; ∞ where the losses do not tell it.
     """
 
@@ -125,34 +126,19 @@ def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> GivenFloors:
         floors: (k,), below all losses.
     """
     x, y = m.log() - m.log().mean(), loss.log() - loss.log().mean()
+    model = _law(x, y, 2)
     start = _lines(x, y, floors * (-loss.log().mean()).exp())
-
-    def model(p: Tensor) -> tuple[Tensor, Tensor]:
-        law = (p[:, :1] - p[:, 1:2] * x).exp()
-        value = law + p[:, 2:]
-        share = law / value
-        return value.log() - y, torch.stack([share, -x * share], -1)
-
-    found, squares = descend(model, start, (True, True, False), patience=OF_PROFILE)
-    share, slope = model(found)[1].unbind(-1)  # (k, n)
+    fits, squares = descend(model, start, stop=COARSE)
+    share, slope = model(fits)[1].unbind(-1)  # (k, n)
     # What of the slope's column the other does not explain: its inverse is the variance.
     off = slope - share * ((share * slope).sum(-1) / share.square().sum(-1))[:, None]
-    return GivenFloors(found[:, 1], squares, 1 / off.square().sum(-1))
-
-
-def _kept(
-    model: Callable[[Tensor], tuple[Tensor, Tensor]], start: Tensor, squares: Tensor, found: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The start, unless the descent from it has gained more than rounding."""
-    first = model(start[None])[0].square().sum()
-    gained = squares < first * (1 - TO_THE_END.still)
-    return (squares, found) if bool(gained) else (first, start)
+    return GivenFloors(fits[:, 1], squares, 1 / off.square().sum(-1))
 
 
 def least_squares_through(
     m: Tensor, loss: Tensor, widths: Tensor, target: float, *, floor: float | None
 ) -> Tensor:
-    """What is left of log L, (k,), by the best law that has the loss `target` at each width.
+    """Squares of log L, (k,), by the best law that has the loss `target` at each width.
 
     A width of ∞ asks for a floor at the target. With B free, laws have 0 ≤ B ≤ target.
 
@@ -171,16 +157,29 @@ def least_squares_through(
     return _through(x, y, ahead, floor / target)
 
 
+def _law(x: Tensor, y: Tensor, parameters: int) -> Model:
+    """log(exp(log A − αx) + B) − y and its derivatives by the first of (log A, α, B)."""
+
+    def model(p: Tensor) -> tuple[Tensor, Tensor]:
+        power = (p[:, :1] - p[:, 1:2] * x).exp()
+        value = power + p[:, 2:]
+        share = power / value
+        jacobian = torch.stack([share, -x * share, 1 / value], -1)
+        return value.log() - y, jacobian[..., :parameters]
+
+    return model
+
+
 def _through(x: Tensor, y: Tensor, ahead: Tensor, share: float) -> Tensor:
     """By laws (1 − β)·exp(−α(x − ahead)) + β of a given β, which have but their α."""
     away = x - ahead[:, None]  # (k, n)
     slope = -(away * y).sum(-1) / away.square().sum(-1)  # exact without a floor
 
     def model(p: Tensor) -> tuple[Tensor, Tensor]:
-        law = (1 - share) * (-p * away).exp()
-        return (law + share).log() - y, (-away * law / (law + share))[..., None]
+        power = (1 - share) * (-p * away).exp()
+        return (power + share).log() - y, (-away * power / (power + share))[..., None]
 
-    return descend(model, slope[:, None], (True,), patience=OF_PROFILE)[1]
+    return descend(model, slope[:, None], stop=COARSE)[1]
 
 
 def _through_with_floor(x: Tensor, y: Tensor, ahead: Tensor) -> Tensor:
@@ -188,7 +187,7 @@ def _through_with_floor(x: Tensor, y: Tensor, ahead: Tensor) -> Tensor:
 
     With u and α, not α and the floor: of a target far ahead, the floor is 1 but for a little.
     """
-    starts = _started(x, y)[::2, :2]  # (s, 2)
+    starts = _lines_from_floors(x, y)[::2, :2]  # (s, 2)
     k, s = len(ahead), len(starts)
     h = ahead.repeat_interleave(s)[:, None]
 
@@ -197,19 +196,18 @@ def _through_with_floor(x: Tensor, y: Tensor, ahead: Tensor) -> Tensor:
         return torch.stack([torch.minimum(p[:, 0], p[:, 1] * h[:, 0]), p[:, 1]], -1)
 
     def model(p: Tensor) -> tuple[Tensor, Tensor]:
-        law, tip = (p[:, :1] - p[:, 1:] * x).exp(), (p[:, :1] - p[:, 1:] * h).exp()
-        value = law + 1 - tip
-        return value.log() - y, torch.stack([law - tip, h * tip - x * law], -1) / value[..., None]
+        power, tip = (p[:, :1] - p[:, 1:] * x).exp(), (p[:, :1] - p[:, 1:] * h).exp()
+        value = power + 1 - tip
+        jacobian = torch.stack([power - tip, h * tip - x * power], -1) / value[..., None]
+        return value.log() - y, jacobian
 
     start = project(starts.repeat(k, 1))
-    _, squares = descend(model, start, (True, True), project=project, patience=OF_PROFILE)
-    return squares.reshape(k, s).amin(-1)
+    return descend(model, start, project=project, stop=COARSE)[1].reshape(k, s).amin(-1)
 
 
-def _started(x: Tensor, y: Tensor) -> Tensor:
+def _lines_from_floors(x: Tensor, y: Tensor) -> Tensor:
     """(log A, α, B) to start from, (s, 3): lines through log(L − B) for several floors."""
-    floors = float(y.min().exp()) * torch.tensor(STARTS, dtype=torch.float64)
-    return _lines(x, y, floors)
+    return _lines(x, y, float(y.min().exp()) * torch.tensor(STARTS, dtype=torch.float64))
 
 
 def _lines(x: Tensor, y: Tensor, floors: Tensor) -> Tensor:
@@ -217,67 +215,3 @@ def _lines(x: Tensor, y: Tensor, floors: Tensor) -> Tensor:
     above = torch.where(floors[:, None] == 0, y, (y.exp() - floors[:, None]).log())
     slope = (above * x).sum(-1) / x.square().sum()
     return torch.stack([above.mean(-1), -slope, floors], -1)
-
-
-def descend(
-    model: Callable[[Tensor], tuple[Tensor, Tensor]],
-    start: Tensor,
-    free: tuple[bool, ...],
-    *,
-    project: Callable[[Tensor], Tensor] = lambda p: p,
-    patience: Patience = TO_THE_END,
-) -> tuple[Tensor, Tensor]:
-    """Levenberg and Marquardt's method from many starts at once.
-
-    Args:
-        model: residuals (s, n) of parameters (s, p), and their derivatives (s, n, free ones).
-        start: (s, p).
-        free: which parameters move.
-        project: brings parameters back to where they may be.
-        patience: when to end.
-
-    Returns:
-        The parameters, (s, p), and the sums of squares, (s,).
-    """
-    p, places = start.clone(), [i for i, moves in enumerate(free) if moves]
-    left, jacobian = model(p)
-    squares = _finite(left.square().sum(-1))
-    damping = torch.full_like(squares, 1e-3)
-    for _ in range(patience.steps):
-        normal = jacobian.mT @ jacobian
-        slope = (jacobian.mT @ left[..., None])[..., 0]
-        diagonal = normal.diagonal(dim1=-2, dim2=-1)
-        ridge = diagonal * damping[:, None] + _RIDGE * diagonal.sum(-1, keepdim=True)
-        step, _ = torch.linalg.solve_ex(normal + torch.diag_embed(ridge), slope)
-        tried = p.clone()
-        tried[:, places] -= step
-        tried = project(tried)
-        new_left, new_jacobian = model(tried)
-        new = _finite(new_left.square().sum(-1))
-        better = new < squares
-        arrived = ~better | (squares - new <= patience.still * squares)
-        p = torch.where(better[:, None], tried, p)
-        left = torch.where(better[:, None], new_left, left)
-        jacobian = torch.where(better[:, None, None], new_jacobian, jacobian)
-        squares = torch.where(better, new, squares)
-        damping = torch.where(better, damping / 5, damping * 4)
-        # Those that do not get better are done once they have tried short steps, too.
-        if bool((arrived & ((damping > 1e8) | better)).all()):
-            break
-    return p, squares
-
-
-def _finite(squares: Tensor) -> Tensor:
-    """Where a step went out of the numbers, it is worse than any."""
-    return torch.where(torch.isfinite(squares), squares, math.inf)
-
-
-def _inverse_square(jacobian: Tensor) -> Tensor:
-    """(JᵀJ)⁻¹; infinite where J has no full rank."""
-    r = torch.linalg.qr(jacobian, mode="r").R
-    size = r.diagonal().abs()
-    if float(size.min()) <= torch.finfo(torch.float64).eps * float(size.max()):
-        return torch.full_like(r, math.inf)
-    root = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=torch.float64), upper=True)
-    found: Tensor = root @ root.mT
-    return found

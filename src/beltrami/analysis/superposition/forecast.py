@@ -12,7 +12,7 @@ A fit can always be had; `warnings` say when not to trust it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -37,16 +37,21 @@ from beltrami.analysis.superposition.laws import (
     Floor,
     ForecastWindow,
     Laws,
-    errors,
     fit_laws,
     is_exact,
     law_windows,
     most_squares,
     r_squared,
+    standard_errors,
 )
-from beltrami.analysis.superposition.points import Numbers, plain, sorted_points
+from beltrami.analysis.superposition.points import (
+    Numbers,
+    group_means,
+    loss_chart,
+    sorted_points,
+)
 from beltrami.analysis.superposition.regime import Regime, classify_exponent
-from beltrami.report.lines import Series, line_chart
+from beltrami.report.lines import Series
 from beltrami.report.picture import Picture
 
 ENOUGH_WIDTHS = 5
@@ -135,19 +140,18 @@ class Forecast(Result):
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON can hold it: numbers that are not finite are None, and the regime two texts."""
-        found: dict[str, Any] = {
-            name: value if math.isfinite(value) else None
-            for name, value in super().as_dict().items()
+        numbers = {**super().as_dict(), "scale": self.scale}
+        return {
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "points": self.points,
+            "distinct": self.distinct,
+            "floor_needed": self.floor_needed,
+            "regime": {"name": self.regime.name, "words": self.regime.words},
+            "windows": [window.as_dict() for window in self.windows],
+            "warnings": list(self.warnings),
+            "widths": list(self.widths),
+            "losses": list(self.losses),
         }
-        for name in ("points", "distinct"):
-            found[name] = int(found[name])
-        found["scale"] = self.scale if math.isfinite(self.scale) else None
-        found["floor_needed"] = self.floor_needed
-        found["regime"] = {"name": self.regime.name, "words": self.regime.words}
-        found["windows"] = [window.as_dict() for window in self.windows]
-        found["warnings"] = list(self.warnings)
-        found["widths"], found["losses"] = list(self.widths), list(self.losses)
-        return found
 
     def plot(self) -> Picture:
         """The losses, the law up to the target, and the target with its interval."""
@@ -166,16 +170,18 @@ class Forecast(Result):
             high = self.width_high if self.width_high <= last else last
             where = [low, high] if low <= high else [first, last]
             lines.append(Series(f"target {self.target:.3g}", where, [self.target] * 2))
-        return Picture(
-            line_chart(
-                lines,
-                title="Loss over width, and the forecast",
-                description=_told(self),
-                x_label="Width m",
-                y_label="Loss",
-                x_log=True,
-                y_log=True,
-            )
+        title = "Loss over width, and the forecast"
+        return loss_chart(lines, title=title, description=self._description())
+
+    def _description(self) -> str:
+        if math.isnan(self.target):
+            return "Losses and the law fitted to them."
+        if math.isinf(self.width):
+            return f"By the law no width reaches {self.target:.3g}."
+        end = "no upper end" if math.isinf(self.width_high) else f"{self.width_high:.3g}"
+        return (
+            f"The law reaches {self.target:.3g} at width {self.width:.3g}, with an interval from "
+            f"{self.width_low:.3g} to {end}."
         )
 
 
@@ -203,45 +209,51 @@ def forecast(
     m, loss = sorted_points(widths, losses)
     _check(m, loss, target, floor)
     laws = fit_laws(m, loss, floor)
-    kept = laws.kept
+    chosen = laws.chosen
     windows = law_windows(m, loss, laws, floor)
-    bend = _bend(m, loss, kept)
-    error, floor_error = errors(kept, len(m))
+    exponents = [window.exponent for window in windows]
+    above = loss - chosen.loss_floor
+    bend = exponent_windows(m, above if float(above.min()) > 0 else loss)
+    error, floor_error = standard_errors(chosen, len(m))
     low, high = windows[0].low, windows[0].high
-    noise = _noise(m, loss, kept)
-    given = math.nan if target is None else float(target)
-    width, ends = math.nan, (math.nan, math.nan)
+    width, width_low, width_high = math.nan, math.nan, math.nan
     if target is not None:
-        width, ends = kept.width(given), _interval(m, loss, laws, given)
-    found = Forecast(
-        exponent=kept.exponent,
+        width = chosen.width(target)
+        width_low, width_high = _interval(m, loss, laws, float(target))
+    result = Forecast(
+        exponent=chosen.exponent,
         error=error,
         low=low,
         high=high,
-        log_scale=kept.log_scale + kept.level + kept.exponent * kept.centre,
-        floor=kept.floor * math.exp(kept.level),
-        floor_error=floor_error * math.exp(kept.level),
+        log_scale=chosen.log_scale + chosen.level + chosen.exponent * chosen.centre,
+        floor=chosen.loss_floor,
+        floor_error=floor_error * math.exp(chosen.level),
         floor_needed=laws.needed,
         f_statistic=laws.f_statistic,
         aicc_line=_aicc(laws.line, len(m)),
         aicc_floor=math.nan if laws.floor is None else _aicc(laws.floor, len(m)),
-        r_squared=r_squared(loss, kept),
-        noise=noise,
-        target=given,
+        r_squared=r_squared(loss, chosen),
+        noise=_noise(m, loss, chosen),
+        target=math.nan if target is None else float(target),
         width=width,
-        width_low=ends[0],
-        width_high=ends[1],
+        width_low=width_low,
+        width_high=width_high,
         points=len(m),
         distinct=len(m.unique()),
         windows=windows,
-        spread=max(w.exponent for w in windows) - min(w.exponent for w in windows),
+        spread=max(exponents) - min(exponents),
         curvature_t=bend.curvature_t,
-        regime=classify_exponent(kept.exponent, low, high, data_exponent=data_exponent),
+        regime=classify_exponent(chosen.exponent, low, high, data_exponent=data_exponent),
         warnings=(),
-        widths=plain(m),
-        losses=plain(loss),
+        widths=tuple(m.tolist()),
+        losses=tuple(loss.tolist()),
     )
-    return _with_warnings(found, bend, wanted=floor == "fit")
+    warnings = (
+        *_data_warnings(result, wants_floor=floor == "fit"),
+        *_law_warnings(result, bend),
+        *_target_warnings(result),
+    )
+    return replace(result, warnings=warnings)
 
 
 def _check(m: Tensor, loss: Tensor, target: float | None, floor: Floor) -> None:
@@ -262,7 +274,7 @@ def _check(m: Tensor, loss: Tensor, target: float | None, floor: Floor) -> None:
 
 def _aicc(law: FloorFit, points: int) -> float:
     """n·log(SS/n) + 2k + 2k(k + 1)/(n − k − 1), where k counts the variance, too."""
-    k = sum(law.free) + 1
+    k = law.parameters + 1
     if points - k - 1 < 1 or is_exact(law, points):
         return math.nan
     return points * math.log(law.squares / points) + 2 * k + 2 * k * (k + 1) / (points - k - 1)
@@ -272,13 +284,7 @@ def _noise(m: Tensor, loss: Tensor, law: FloorFit) -> float:
     among = pure_error(m, loss.log())
     if not math.isnan(among):
         return among
-    return 0.0 if is_exact(law, len(m)) else math.sqrt(law.squares / (len(m) - sum(law.free)))
-
-
-def _bend(m: Tensor, loss: Tensor, law: FloorFit) -> ExponentWindows:
-    """Of losses less the floor, if they are all above it: what the floor explains is no bend."""
-    above = loss - law.floor * math.exp(law.level)
-    return exponent_windows(m, above if float(above.min()) > 0 else loss)
+    return 0.0 if is_exact(law, len(m)) else math.sqrt(law.squares / (len(m) - law.parameters))
 
 
 def _interval(m: Tensor, loss: Tensor, laws: Laws, target: float) -> tuple[float, float]:
@@ -288,13 +294,13 @@ def _interval(m: Tensor, loss: Tensor, laws: Laws, target: float) -> tuple[float
     profile likelihood, which for a line is Fieller's.
     """
     best = laws.line if laws.floor is None else laws.floor
-    middle = laws.kept.width(target)
-    if laws.kept.exponent <= 0:  # laws that rise have the target where models are narrower
+    middle = laws.chosen.width(target)
+    if laws.chosen.exponent <= 0:  # laws that rise have the target where models are narrower
         return math.inf, math.inf
-    if is_exact(laws.kept, len(m)):
+    if is_exact(laws.chosen, len(m)):
         return middle, middle
     most = most_squares(best, len(m))
-    fixed = None if best.free[2] else best.floor * math.exp(best.level)
+    fixed = None if best.floor_is_fitted else best.loss_floor
     if fixed is not None and target <= fixed:
         return math.inf, math.inf
 
@@ -330,120 +336,95 @@ def _end(fits: Callable[[Tensor], Tensor], outside: float, inside: float) -> flo
     return math.exp((inside + outside) / 2)
 
 
-def _with_warnings(found: Forecast, bend: ExponentWindows, *, wanted: bool) -> Forecast:
-    said = (*_of_data(found, wanted), *_of_law(found, bend), *_of_target(found))
-    return replace(found, warnings=said)
-
-
-def _of_data(found: Forecast, wanted: bool) -> list[str]:
-    said = []
-    if found.distinct < ENOUGH_WIDTHS:
-        said.append(f"there are {found.distinct} different widths, fewer than {ENOUGH_WIDTHS}")
-    if wanted and found.distinct < FOR_A_FLOOR:
-        said.append(
+def _data_warnings(result: Forecast, *, wants_floor: bool) -> Iterator[str]:
+    if result.distinct < ENOUGH_WIDTHS:
+        yield f"there are {result.distinct} different widths, fewer than {ENOUGH_WIDTHS}"
+    if wants_floor and result.distinct < FOR_A_FLOOR:
+        yield (
             f"a floor needs {FOR_A_FLOOR} different widths: only a power law without one was fitted"
         )
-    span = found.widths[-1] / found.widths[0]
+    span = result.widths[-1] / result.widths[0]
     if span < ENOUGH_SPAN:
-        said.append(
-            f"the widest is {span:.2g} times the narrowest, less than {ENOUGH_SPAN:g} times"
-        )
-    m = torch.tensor(found.widths, dtype=torch.float64)
-    different, group = m.unique(return_inverse=True)
-    logs = torch.tensor(found.losses, dtype=torch.float64).log()
-    means = torch.zeros_like(different).index_add(0, group, logs) / torch.bincount(group)
+        yield f"the widest is {span:.2g} times the narrowest, less than {ENOUGH_SPAN:g} times"
+    widths, means, _ = group_means(
+        torch.tensor(result.widths, dtype=torch.float64),
+        torch.tensor(result.losses, dtype=torch.float64).log(),
+    )
     steps = means.diff()
     if bool((steps > ROUNDING).any()):
-        where = int((steps > ROUNDING).nonzero()[0])
-        said.append(
-            f"losses do not always fall: from width {different[where]:g} to "
-            f"{different[where + 1]:g} they rise"
+        place = int((steps > ROUNDING).nonzero()[0])
+        yield (
+            f"losses do not always fall: from width {widths[place]:g} to {widths[place + 1]:g} "
+            "they rise"
         )
-    difference = math.sqrt(2) * found.noise  # the standard deviation of that of two losses
+    difference = math.sqrt(2) * result.noise  # the standard deviation of that of two losses
     if float(steps.abs().median()) < difference:
-        said.append(
+        yield (
             "losses of neighbouring widths differ by no more than noise, or than they are off the "
             f"law: half of them by less than {difference:.2g} of their size"
         )
-    return said
 
 
-def _of_law(found: Forecast, bend: ExponentWindows) -> list[str]:
-    said = []
-    if found.low <= 0:
-        said.append(
-            f"the exponent, {found.exponent:.2f}, is not above 0 for certain: its interval begins "
-            f"at {found.low:.2f}"
+def _law_warnings(result: Forecast, bend: ExponentWindows) -> Iterator[str]:
+    if result.low <= 0:
+        yield (
+            f"the exponent, {result.exponent:.2f}, is not above 0 for certain: its interval begins "
+            f"at {result.low:.2f}"
         )
-    if found.spread > MOST_SPREAD and _is_more_than_chance(found):
-        each = [window.exponent for window in found.windows]
-        said.append(
-            f"the exponent depends on which widths are fitted: from {min(each):.2f} to "
-            f"{max(each):.2f}, by more than {MOST_SPREAD:g}"
+    if result.spread > MOST_SPREAD and _is_more_than_chance(result):
+        exponents = [window.exponent for window in result.windows]
+        yield (
+            f"the exponent depends on which widths are fitted: from {min(exponents):.2f} to "
+            f"{max(exponents):.2f}, by more than {MOST_SPREAD:g}"
         )
-    for window in found.windows:
-        if max(window.low - found.high, found.low - window.high) > MOST_APART:
-            said.append(
+    for window in result.windows:
+        if max(window.low - result.high, result.low - window.high) > MOST_APART:
+            yield (
                 f"from width {window.from_width:g} on the exponent is another: {window.low:.2f} to "
-                f"{window.high:.2f}, and that of all widths {found.low:.2f} to {found.high:.2f}"
+                f"{window.high:.2f}, and that of all widths {result.low:.2f} to {result.high:.2f}"
             )
             break
     if bend.concave or bend.convex:
         way = "down: they fall faster" if bend.concave else "up: they fall more slowly"
-        said.append(
+        yield (
             f"losses bend {way} than a power law with increasing width (t = {bend.curvature_t:.1f})"
         )
-    return said
 
 
-def _is_more_than_chance(found: Forecast) -> bool:
-    """Whether a window and all widths each have an exponent that the other's interval has not.
+def _is_more_than_chance(result: Forecast) -> bool:
+    """Whether a window and all widths each have an exponent outside the other's interval.
 
-    Asked of fitted floors alone. A few widths near a floor keep none, and have a lower exponent:
+    Matters for fitted floors alone. A few widths near a floor keep none, and have a lower exponent:
     of laws with a floor and a noise of 1 to 3 %, most have exponents that are 0.2 apart.
     """
-    return not found.floor_needed or any(
-        not window.low <= found.exponent <= window.high
-        and not found.low <= window.exponent <= found.high
-        for window in found.windows
+    return not result.floor_needed or any(
+        not window.low <= result.exponent <= window.high
+        and not result.low <= window.exponent <= result.high
+        for window in result.windows
     )
 
 
-def _of_target(found: Forecast) -> list[str]:
-    if math.isnan(found.target):
-        return []
-    said = []
-    if found.target <= found.floor:
-        said.append(
-            f"the target, {found.target:.3g}, is not above the floor, {found.floor:.3g}: no width "
-            "reaches it by this law"
+def _target_warnings(result: Forecast) -> Iterator[str]:
+    if math.isnan(result.target):
+        return
+    if result.target <= result.floor:
+        yield (
+            f"the target, {result.target:.3g}, is not above the floor, {result.floor:.3g}: no "
+            "width reaches it by this law"
         )
-    elif math.isinf(found.width):
-        said.append("losses do not fall with width, so that none reaches the target")
-    elif math.isinf(found.width_high):
-        said.append(
+    elif math.isinf(result.width):
+        yield "losses do not fall with width, so that none reaches the target"
+    elif math.isinf(result.width_high):
+        yield (
             "the width for the target has no upper bound: that no width reaches it is not ruled out"
         )
-    if MOST_BEYOND * found.widths[-1] < found.width < math.inf:
-        said.append(
-            f"the target is {found.width / found.widths[-1]:.3g} times beyond the widest, more "
+    if MOST_BEYOND * result.widths[-1] < result.width < math.inf:
+        yield (
+            f"the target is {result.width / result.widths[-1]:.3g} times beyond the widest, more "
             f"than {MOST_BEYOND:g} times"
         )
-    if MOST_BEYOND * found.width < found.widths[0]:
-        said.append(
-            f"the width for the target, {found.width:.3g}, is more than {MOST_BEYOND:g} times "
-            f"below the narrowest, {found.widths[0]:g}"
+    if MOST_BEYOND * result.width < result.widths[0]:
+        yield (
+            f"the width for the target, {result.width:.3g}, is more than {MOST_BEYOND:g} times "
+            f"below the narrowest, {result.widths[0]:g}"
         )
-    return said
-
-
-def _told(found: Forecast) -> str:
-    if math.isnan(found.target):
-        return "Losses and the law fitted to them."
-    if math.isinf(found.width):
-        return f"By the law no width reaches {found.target:.3g}."
-    end = "no upper end" if math.isinf(found.width_high) else f"{found.width_high:.3g}"
-    return (
-        f"The law reaches {found.target:.3g} at width {found.width:.3g}, with an interval from "
-        f"{found.width_low:.3g} to {end}."
-    )

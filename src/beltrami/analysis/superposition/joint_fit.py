@@ -15,22 +15,25 @@ the large side where they do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.results import Result
-from beltrami.analysis.superposition.points import Numbers, pairs_of, plain
-from beltrami.report.lines import Series, line_chart
+from beltrami.analysis.superposition.least_squares import inverse_root
+from beltrami.analysis.superposition.points import Numbers, loss_chart, pairs_of
+from beltrami.report.lines import Series
 from beltrami.report.picture import Picture
 
 EXPONENTS = (0.01, 10.0)  # among which α is sought
 _GRID = 400
 _HALVINGS = 50
 _AT_EDGE = 1e-3  # of log α
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -113,16 +116,11 @@ class JointFit(Result):
         ends = min(self.widths), max(self.widths)
         law = [self.scale * width**-self.exponent for width in ends]
         name = f"α = {self.exponent:.2f} ± {self.exponent_error:.2f}"
-        return Picture(
-            line_chart(
-                [*lines, Series(name, ends, law)],
-                title="Loss over width, without offsets",
-                description="Losses less the offset of their family, and the common power law.",
-                x_label="Width m",
-                y_label="Loss − B",
-                x_log=True,
-                y_log=True,
-            )
+        return loss_chart(
+            [*lines, Series(name, ends, law)],
+            title="Loss over width, without offsets",
+            description="Losses less the offset of their family, and the common power law.",
+            y_label="Loss − B",
         )
 
 
@@ -155,12 +153,12 @@ def fit_losses(
     middle = float(m.log().mean())
     x = m.log() - middle
     alpha, scale, offsets = _solve(x, loss, group, count)
-    left = loss - scale * (-alpha * x).exp() - offsets[group]
-    squares = float(left.square().sum())
+    residuals = loss - scale * (-alpha * x).exp() - offsets[group]
+    squares = float(residuals.square().sum())
     residual = math.sqrt(squares / (len(m) - 2 - count))
     variance, freedom = residual**2, len(m) - 2 - count
     if models is not None:
-        variance, freedom = _of_models(left, families, models)
+        variance, freedom = _model_variance(residuals, families, models)
     covariance = _covariance(x, alpha, scale, group, count, middle) * variance
     errors = covariance.diagonal().sqrt().tolist()
     off = t975(freedom) * errors[0]
@@ -174,8 +172,8 @@ def fit_losses(
         scale=scale * math.exp(alpha * middle),
         scale_error=errors[1],
         offsets=tuple(
-            Offset(*names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), widths_)
-            for i, widths_ in enumerate(distinct)
+            Offset(*names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), count_)
+            for i, count_ in enumerate(distinct)
         ),
         residual=residual,
         mean_squared=squares / len(m),
@@ -184,18 +182,19 @@ def fit_losses(
         freedom=freedom,
         at_edge=not low + _AT_EDGE < math.log(alpha) < high - _AT_EDGE,
         covariance=covariance,
-        widths=plain(m),
-        losses=plain(loss),
+        widths=tuple(m.tolist()),
+        losses=tuple(loss.tolist()),
         groups=tuple(group.tolist()),
     )
 
 
-def _of_models(left: Tensor, families: Sequence[str], models: Sequence[str]) -> tuple[float, int]:
-    """s² by what is left of each model's losses together, and its degrees of freedom."""
-    if len(models) != len(left):
-        raise ValueError(f"there are {len(left)} widths and {len(models)} models")
-    places: dict[tuple[str, str], int] = {}
-    own = [places.setdefault(key, len(places)) for key in zip(families, models, strict=True)]
+def _model_variance(
+    residuals: Tensor, families: Sequence[str], models: Sequence[str]
+) -> tuple[float, int]:
+    """s² by the residuals of each model's losses together, and its degrees of freedom."""
+    if len(models) != len(residuals):
+        raise ValueError(f"there are {len(residuals)} widths and {len(models)} models")
+    places, group = _numbered(zip(families, models, strict=True))
     parameters = 2 + len({family for family, _ in places})
     freedom = len(places) - parameters
     if freedom < 1:
@@ -203,9 +202,8 @@ def _of_models(left: Tensor, families: Sequence[str], models: Sequence[str]) -> 
             f"α, A and {parameters - 2} offset(s) need at least {parameters + 1} models, got "
             f"{len(places)}: losses of one model on several data sets go together"
         )
-    which = torch.tensor(own)
-    sums = left.new_zeros(len(places)).index_add_(0, which, left)
-    return float((sums.square() / torch.bincount(which)).sum()) / freedom, freedom
+    sums = residuals.new_zeros(len(places)).index_add_(0, group, residuals)
+    return float((sums.square() / torch.bincount(group)).sum()) / freedom, freedom
 
 
 def _groups(
@@ -216,9 +214,14 @@ def _groups(
     for name, values in (("families", families), ("datasets", sets)):
         if len(values) != count:
             raise ValueError(f"there are {count} widths and {len(values)} {name}")
-    places: dict[tuple[str, str | None], int] = {}
-    group = [places.setdefault(key, len(places)) for key in zip(families, sets, strict=True)]
-    return list(places), torch.tensor(group, dtype=torch.int64)
+    return _numbered(zip(families, sets, strict=True))
+
+
+def _numbered(keys: Iterable[Key]) -> tuple[list[Key], Tensor]:
+    """Different keys in the order in which they first occur, and the place of each among them."""
+    places: dict[Key, int] = {}
+    numbers = [places.setdefault(key, len(places)) for key in keys]
+    return list(places), torch.tensor(numbers, dtype=torch.int64)
 
 
 def _check(m: Tensor, group: Tensor, distinct: list[int]) -> None:
@@ -228,8 +231,7 @@ def _check(m: Tensor, group: Tensor, distinct: list[int]) -> None:
             f"α, A and {len(distinct)} offset(s) need at least {parameters + 1} losses, got "
             f"{len(m)}"
         )
-    tells = torch.tensor(distinct)[group] > 1
-    widths = m[tells].unique().tolist()
+    widths = m[torch.tensor(distinct)[group] > 1].unique().tolist()
     if len(widths) < 3:
         raise ValueError(
             "α needs at least 3 different widths in families that have several, got "
@@ -249,7 +251,7 @@ def _solve(x: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, f
     up = loss - means(loss)[group]
 
     def cost(logs: Tensor) -> tuple[Tensor, Tensor]:
-        """What is left for each log α, (k,), and the best A, which is not negative."""
+        """Squares for each log α, (k,), and the best A, which is not negative."""
         law = (-logs.exp()[:, None] * x).exp()
         law = law - means(law)[:, group]
         scale = (law @ up) / law.square().sum(-1)
@@ -259,8 +261,8 @@ def _solve(x: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, f
     grid = torch.linspace(
         math.log(EXPONENTS[0]), math.log(EXPONENTS[1]), _GRID, dtype=torch.float64
     )
-    found, scales = cost(grid)
-    best = int(found.argmin())
+    squares, scales = cost(grid)
+    best = int(squares.argmin())
     if float(scales[best]) == 0:
         raise ValueError("losses do not fall with width in these families: there is no power law")
     low, high = grid[max(0, best - 1)], grid[min(_GRID - 1, best + 1)]
@@ -282,14 +284,8 @@ def _covariance(
     law = (-alpha * x).exp()
     own = torch.nn.functional.one_hot(group, count).double()
     jacobian = torch.cat([(-scale * x * law)[:, None], law[:, None], own], 1)
-    # By the triangle of J itself: JᵀJ would have the square of its condition.
-    triangle = torch.linalg.qr(jacobian, mode="r").R
-    inverse = torch.linalg.solve_triangular(
-        triangle, torch.eye(len(triangle), dtype=torch.float64), upper=True
-    )
-    turn = torch.eye(len(triangle), dtype=torch.float64)
-    there = math.exp(alpha * middle)  # A at m = 1 is A at the middle times this
-    turn[1, 0], turn[1, 1] = scale * middle * there, there
-    root = turn @ inverse
-    found: Tensor = root @ root.mT
-    return found
+    turn = torch.eye(jacobian.shape[1], dtype=torch.float64)
+    factor = math.exp(alpha * middle)  # A at m = 1 is A at the middle times this
+    turn[1, 0], turn[1, 1] = scale * middle * factor, factor
+    root = turn @ inverse_root(jacobian)
+    return root @ root.mT

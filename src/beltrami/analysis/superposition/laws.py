@@ -61,7 +61,7 @@ class ForecastWindow(Result):
 
 @dataclass(frozen=True)
 class Laws:
-    """What was fitted."""
+    """The power law, the law with a floor where it was fitted, and which of both to keep."""
 
     line: FloorFit  # without a floor, or with the one that was given
     floor: FloorFit | None
@@ -69,7 +69,7 @@ class Laws:
     f_statistic: float
 
     @property
-    def kept(self) -> FloorFit:
+    def chosen(self) -> FloorFit:
         """The law with a floor where it is needed."""
         return self.floor if self.needed and self.floor is not None else self.line
 
@@ -85,35 +85,37 @@ def fit_laws(m: Tensor, loss: Tensor, floor: Floor) -> Laws:
     freedom = len(m) - 3
     if is_exact(line, len(m)) or curved.floor == 0:
         return Laws(line, curved, False, 0.0)
-    left = curved.squares / freedom
-    f = math.inf if is_exact(curved, len(m)) else (line.squares - curved.squares) / left
+    variance = curved.squares / freedom
+    f = math.inf if is_exact(curved, len(m)) else (line.squares - curved.squares) / variance
     return Laws(line, curved, f > t975(freedom) ** 2, f)
 
 
 def is_exact(law: FloorFit, points: int) -> bool:
-    """Whether what is left is rounding."""
+    """Whether the residuals are rounding."""
     return law.squares <= points * ROUNDING**2
 
 
-def errors(law: FloorFit, points: int) -> tuple[float, float]:
-    """Of α and of B."""
-    if is_exact(law, points):
-        return 0.0, 0.0 if law.free[2] else math.nan
-    variance = law.squares / (points - sum(law.free))
-    floor = math.sqrt(variance * float(law.covariance[2, 2])) if law.free[2] else math.nan
-    return math.sqrt(variance * float(law.covariance[1, 1])), floor
+def standard_errors(law: FloorFit, points: int) -> tuple[float, float]:
+    """Standard errors of α and of B, the latter NaN where B was not fitted."""
+    exact = is_exact(law, points)
+    variance = 0.0 if exact else law.squares / (points - law.parameters)
+    alpha, floor = (
+        0.0 if exact else math.sqrt(variance * float(law.covariance[i, i]))
+        for i in (1, law.parameters - 1)
+    )
+    return alpha, floor if law.floor_is_fitted else math.nan
 
 
 def r_squared(loss: Tensor, law: FloorFit) -> float:
-    """Of log L; NaN for losses that are all the same."""
+    """R² of log L; NaN for losses that are all the same."""
     y = loss.log()
     total = float((y - y.mean()).square().sum())
     return 1 - law.squares / total if total > len(y) * ROUNDING**2 else math.nan
 
 
 def most_squares(best: FloorFit, points: int) -> float:
-    """What a law may leave that fits hardly worse than the best: S·(1 + t²/freedom)."""
-    freedom = points - sum(best.free)
+    """The squares of a law that fits hardly worse than the best: S·(1 + t²/freedom)."""
+    freedom = points - best.parameters
     return best.squares * (1 + t975(freedom) ** 2 / freedom)
 
 
@@ -125,10 +127,10 @@ def exponent_interval(m: Tensor, loss: Tensor, law: FloorFit, laws: Laws) -> tup
         law: of `laws`, whose α it is about.
         laws: both.
     """
-    error, _ = errors(law, len(m))
+    error, _ = standard_errors(law, len(m))
     if math.isinf(error):  # a floor that is all but the loss leaves an exponent without any bounds
         return -math.inf, math.inf
-    off = t975(len(m) - sum(law.free)) * error
+    off = t975(len(m) - law.parameters) * error
     low, high = law.exponent - off, law.exponent + off
     if law is laws.floor or laws.floor is None or is_exact(law, len(m)):
         return low, high
@@ -157,22 +159,22 @@ def law_windows(m: Tensor, loss: Tensor, laws: Laws, floor: Floor) -> tuple[Fore
     """
     different = m.unique()
     fewest = FOR_A_FLOOR if laws.needed else FOR_A_LINE
-    found = []
+    windows = []
     for start in different[: len(different) - fewest + 1]:
-        some = m >= start
-        own = laws if bool(some.all()) else fit_laws(m[some], loss[some], floor)
-        law = own.kept if laws.needed else own.line
-        low, high = exponent_interval(m[some], loss[some], law, own)
-        found.append(
+        widths, losses = m[m >= start], loss[m >= start]
+        own = laws if len(widths) == len(m) else fit_laws(widths, losses, floor)
+        law = own.chosen if laws.needed else own.line
+        low, high = exponent_interval(widths, losses, law, own)
+        windows.append(
             ForecastWindow(
                 from_width=float(start),
-                points=int(some.sum()),
-                distinct=len(m[some].unique()),
+                points=len(widths),
+                distinct=len(widths.unique()),
                 exponent=law.exponent,
                 low=low,
                 high=high,
-                floor=law.floor * math.exp(law.level),
-                r_squared=r_squared(loss[some], law),
+                floor=law.loss_floor,
+                r_squared=r_squared(losses, law),
             )
         )
-    return tuple(found)
+    return tuple(windows)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.checks import check_integer
+from beltrami.geometry.checks import check_finite
 from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
 
@@ -126,5 +127,5 @@ def _norms(w: Tensor) -> Tensor:
             f"{tuple(w.shape)}"
         )
     check_finite(w=w)
-    found: Tensor = torch.linalg.vector_norm(w.detach(), dim=-1, dtype=torch.float64)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(w.detach(), dim=-1, dtype=torch.float64)
+    return norms

@@ -13,7 +13,6 @@ formula. Up to 4096 rows, or up to d, all pairs are compared; beyond, pairs are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,7 +24,7 @@ from beltrami.analysis.results import Result
 from beltrami.analysis.superposition import row_blocks as reading
 from beltrami.analysis.superposition.row_blocks import Rows, gathered, row_blocks, unit_rows
 from beltrami.analysis.superposition.welch import welch_bound
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
 
@@ -126,25 +125,24 @@ def overlaps(
     plan = _first_look(x, used)
     g = torch.Generator().manual_seed(seed)
     exact = plan.rows <= max(ALL_PAIRS, plan.d)
-    squared: list[float]
-    if exact:
-        kept = gathered(x, plan.keep.nonzero()[:, 0]).to(plan.dtype)
-        sides = [unit_rows(kept), _centred(kept, plan.mean)]
-        sums = [_all_pairs(unit, plan.welch) for unit in sides]
-        squared = [one.squared for one in sums]
-        drawn = [_drawn_cosines(unit, pairs, g) for unit in sides]
-    else:
-        squared = _gram_means(x, plan)
+    which = plan.keep.nonzero()[:, 0]
+    if not exact:
+        squares = _gram_means(x, plan)
         count = min(plan.rows, max(2, DRAWN_NUMBERS // plan.d))
-        which = plan.keep.nonzero()[:, 0][torch.randperm(plan.rows, generator=g)[:count]]
-        some = gathered(x, which).to(plan.dtype)
-        drawn = [_drawn_cosines(u, pairs, g) for u in (unit_rows(some), _centred(some, plan.mean))]
-        sums = [_means(cosines, plan.welch) for cosines in drawn]
-    edges = _edges()
-    raw, centred = sums
+        which = which[torch.randperm(plan.rows, generator=g)[:count]]
+    rows = gathered(x, which).to(plan.dtype)
+    sides = [unit_rows(rows), _centred(rows, plan.mean)]
+    drawn = [_drawn_cosines(unit, pairs, g) for unit in sides]
+    if exact:
+        raw, centred = (_all_pairs(unit, plan.welch) for unit in sides)
+        squares = [raw.squared, centred.squared]
+    else:
+        raw, centred = (_means(_sums(c, plan.welch), len(c), plan.welch) for c in drawn)
+    decades = torch.linspace(SMALLEST, 0, -SMALLEST * A_DECADE + 1, dtype=torch.float64)
+    edges = torch.cat([torch.zeros(1, dtype=torch.float64), 10**decades])
     return Overlaps(
-        mean_squared=squared[0],
-        mean_squared_centred=squared[1],
+        mean_squared=squares[0],
+        mean_squared_centred=squares[1],
         mean_absolute=raw.absolute,
         mean_absolute_centred=centred.absolute,
         etf_distance=raw.distance,
@@ -197,19 +195,19 @@ def _first_look(x: Rows, used: Tensor | None) -> _Plan:
                 f"used must be booleans, one a row, got {used.dtype} of shape {tuple(used.shape)}"
             )
         used = used.detach().cpu()
-    kept, total, narrow = [], None, True
+    compared, total, narrow = [], None, True
     for first, block in row_blocks(x):
-        there = (block != 0).any(-1)
+        keep = (block != 0).any(-1)
         if used is not None:
             wanted = used[first : first + len(block)]
             if len(wanted) < len(block):
                 raise ValueError(f"used has {len(used)} entries, and there are more rows")
-            there &= wanted.to(there.device)
-        part = block[there].sum(0, dtype=torch.float64)
+            keep &= wanted.to(keep.device)
+        part = block[keep].sum(0, dtype=torch.float64)
         total = part if total is None else total + part
-        kept.append(there.cpu())
+        compared.append(keep.cpu())
         narrow = block.dtype == torch.float32 and block.device.type == "cpu"
-    keep = torch.cat(kept)
+    keep = torch.cat(compared)
     if used is not None and len(used) != len(keep):
         raise ValueError(f"used has {len(used)} entries, and there are {len(keep)} rows")
     rows = int(keep.sum())
@@ -224,8 +222,8 @@ def _first_look(x: Rows, used: Tensor | None) -> _Plan:
 def _centred(block: Tensor, mean: Tensor) -> Tensor:
     """Directions of rows about the mean, without rows that are the mean but for rounding."""
     parts = [block.new_empty(0, block.shape[1])]
-    for some in block.split(max(1, reading.BLOCK // block.shape[1])):
-        moved = some.double() - mean  # in float64: what is taken off may be much longer
+    for part in block.split(max(1, reading.BLOCK // block.shape[1])):
+        moved = part.double() - mean  # in float64: what is taken off may be much longer
         length = torch.linalg.vector_norm(moved, dim=-1)
         moved = moved[length > _ROUNDING * torch.linalg.vector_norm(mean)]
         parts.append(unit_rows(moved.to(block.dtype)))
@@ -240,10 +238,6 @@ class _Means:
     pairs: int
 
 
-def _means(cosines: Tensor, kappa: float) -> _Means:
-    return _from_sums(_sums(cosines, kappa), len(cosines), kappa)
-
-
 def _sums(cosines: Tensor, kappa: float) -> Tensor:
     """Of cos², |cos| and (cos² − κ²)²."""
     cosines = cosines.double()
@@ -251,7 +245,7 @@ def _sums(cosines: Tensor, kappa: float) -> Tensor:
     return torch.stack([squares.sum(), cosines.abs().sum(), (squares - kappa).square().sum()])
 
 
-def _from_sums(sums: Tensor, pairs: int, kappa: float) -> _Means:
+def _means(sums: Tensor, pairs: int, kappa: float) -> _Means:
     if pairs == 0:
         return _Means(math.nan, math.nan, math.nan, 0)
     squared, absolute, off = (sums / pairs).tolist()
@@ -263,10 +257,10 @@ def _all_pairs(unit: Tensor, kappa: float) -> _Means:
     sums = torch.zeros(3, dtype=torch.float64, device=unit.device)
     step = max(1, reading.BLOCK // max(1, len(unit)))
     for first in range(0, len(unit), step):
-        some = unit[first : first + step]
-        later = torch.ones(len(some), len(unit) - first, dtype=torch.bool, device=unit.device)
-        sums += _sums((some @ unit[first:].mT)[later.triu(1)], kappa)
-    return _from_sums(sums, len(unit) * (len(unit) - 1) // 2, kappa)
+        block = unit[first : first + step]
+        later = torch.ones(len(block), len(unit) - first, dtype=torch.bool, device=unit.device)
+        sums += _sums((block @ unit[first:].mT)[later.triu(1)], kappa)
+    return _means(sums, len(unit) * (len(unit) - 1) // 2, kappa)
 
 
 def _gram_means(x: Rows, plan: _Plan) -> list[float]:
@@ -323,19 +317,9 @@ def _drawn_cosines(unit: Tensor, pairs: int, g: torch.Generator) -> Tensor:
         a = torch.randint(n, (pairs,), generator=g)
         b = torch.randint(n - 1, (pairs,), generator=g)
         b = b + (b >= a)  # any but a
-    return torch.cat([(unit[i] * unit[j]).sum(-1) for i, j in _steps(a, b, unit)])
-
-
-def _steps(a: Tensor, b: Tensor, unit: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     step = max(1, reading.BLOCK // unit.shape[1])
-    a, b = a.to(unit.device), b.to(unit.device)
-    return zip(a.split(step), b.split(step), strict=True)
-
-
-def _edges() -> Tensor:
-    count = -SMALLEST * A_DECADE
-    decades = torch.linspace(SMALLEST, 0, count + 1, dtype=torch.float64)
-    return torch.cat([torch.zeros(1, dtype=torch.float64), 10**decades])
+    steps = zip(a.to(unit.device).split(step), b.to(unit.device).split(step), strict=True)
+    return torch.cat([(unit[i] * unit[j]).sum(-1) for i, j in steps])
 
 
 def _counts(cosines: Tensor, edges: Tensor) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Widths and the losses reached with them, as every fit takes them."""
+"""Widths and the losses reached with them, as every fit takes and draws them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from beltrami.report.chart_frame import as_tensor
+from beltrami.report.lines import Series, line_chart
+from beltrami.report.picture import Picture
 
 Numbers = Sequence[float] | Tensor
 """A list of numbers, or a tensor of them."""
@@ -38,6 +40,25 @@ def sorted_points(widths: Numbers, losses: Numbers) -> tuple[Tensor, Tensor]:
     return m[order], loss[order]
 
 
-def plain(values: Tensor) -> tuple[float, ...]:
-    """A vector as a tuple, for results."""
-    return tuple(values.tolist())
+def group_means(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Different x, the means of their y, and the place of each point among them."""
+    different, group = x.unique(return_inverse=True)
+    sums = y.new_zeros(len(different)).index_add(0, group, y)
+    return different, sums / torch.bincount(group), group
+
+
+def loss_chart(
+    lines: Sequence[Series], *, title: str, description: str, y_label: str = "Loss"
+) -> Picture:
+    """Losses over widths in log-log axes, where a power law is a line."""
+    return Picture(
+        line_chart(
+            lines,
+            title=title,
+            description=description,
+            x_label="Width m",
+            y_label=y_label,
+            x_log=True,
+            y_log=True,
+        )
+    )

@@ -32,7 +32,7 @@ from typing import Literal
 
 from beltrami.analysis.superposition.exponent import fit_exponent
 from beltrami.analysis.superposition.points import Numbers
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 
 Name = Literal["weak", "strong", "between", "cannot tell"]
 
@@ -77,15 +77,15 @@ def classify_regime(phi: float, n: int, m: int) -> Regime:
             f"{n} features in {m} dimensions are fewer than {FEATURES} a dimension, too few to "
             "tell the regimes apart",
         )
-    found = f"{phi:.3g} of {n} features are represented in {m} dimensions"
+    share = f"{phi:.3g} of {n} features are represented in {m} dimensions"
     if phi >= STRONG_SHARE:
-        return Regime("strong", f"{found}, {STRONG_SHARE:g} or more")
+        return Regime("strong", f"{share}, {STRONG_SHARE:g} or more")
     each = phi * n / m
     if each <= WEAK_FEATURES:
-        return Regime("weak", f"{found}, {each:.2g} a dimension, {WEAK_FEATURES:g} or fewer")
+        return Regime("weak", f"{share}, {each:.2g} a dimension, {WEAK_FEATURES:g} or fewer")
     return Regime(
         "between",
-        f"{found}: more than {WEAK_FEATURES:g} a dimension, and fewer than {STRONG_SHARE:g} of all",
+        f"{share}: more than {WEAK_FEATURES:g} a dimension, and fewer than {STRONG_SHARE:g} of all",
     )
 
 
@@ -100,13 +100,13 @@ def classify_exponent(
     """
     if not low <= exponent <= high:
         raise ValueError(f"the interval {low:g} to {high:g} does not have {exponent:g} in it")
-    told = f"α = {exponent:.2f}, from {low:.2f} to {high:.2f}"
+    interval = f"α = {exponent:.2f}, from {low:.2f} to {high:.2f}"
     if high < 0:
         return Regime(
-            "cannot tell", f"{told}: losses rise with width, as they do in neither regime"
+            "cannot tell", f"{interval}: losses rise with width, as they do in neither regime"
         )
     if data_exponent is None:
-        return _without_data(told, low, high)
+        return _without_data(interval, low, high)
     if not math.isfinite(data_exponent):
         raise ValueError(f"data_exponent must be finite, got {data_exponent}")
     middle = max(1.0, 2 * (data_exponent - 1))
@@ -118,16 +118,16 @@ def classify_exponent(
         f"and weak {weak[0]:.2g} to {weak[1]:.2g}"
     )
     if low <= 0 < weak[0] and high < strong[0]:
-        return Regime("cannot tell", f"{told}: losses may not fall with width at all; {rule}")
+        return Regime("cannot tell", f"{interval}: losses may not fall with width at all; {rule}")
     is_strong = low <= strong[1] and high >= strong[0]
     is_weak = low <= weak[1] and high >= weak[0]
     if is_strong != is_weak:
-        return Regime("strong" if is_strong else "weak", f"{told}; {rule}")
+        return Regime("strong" if is_strong else "weak", f"{interval}; {rule}")
     if is_strong:
-        return Regime("cannot tell", f"{told}, which meets both; {rule}")
+        return Regime("cannot tell", f"{interval}, which meets both; {rule}")
     if weak[1] < low and high < strong[0]:
-        return Regime("between", f"{told}; {rule}")
-    return Regime("cannot tell", f"{told}, which is neither; {rule}")
+        return Regime("between", f"{interval}; {rule}")
+    return Regime("cannot tell", f"{interval}, which is neither; {rule}")
 
 
 def classify_losses(
@@ -143,22 +143,22 @@ def classify_losses(
     return classify_exponent(fit.exponent, fit.low, fit.high, data_exponent=data_exponent)
 
 
-def _without_data(told: str, low: float, high: float) -> Regime:
+def _without_data(interval: str, low: float, high: float) -> Regime:
     least, most = STRONG_EXPONENTS
     rule = f"strong superposition has {least:g} to {most:g}"
     if low <= 0 and high < least:
-        return Regime("cannot tell", f"{told}: losses may not fall with width at all")
+        return Regime("cannot tell", f"{interval}: losses may not fall with width at all")
     if high < least:
-        return Regime("weak", f"{told}; {rule}, and this is less")
+        return Regime("weak", f"{interval}; {rule}, and this is less")
     if least <= low and high <= most:
         return Regime(
             "strong",
-            f"{told}; {rule}. Weak superposition looks the same where frequencies of features fall "
-            f"as i^−a with a from {1 + low:.2f} to {1 + high:.2f}",
+            f"{interval}; {rule}. Weak superposition looks the same where frequencies of features "
+            f"fall as i^−a with a from {1 + low:.2f} to {1 + high:.2f}",
         )
     if low > most:
         return Regime(
             "cannot tell",
-            f"{told}; {rule}, and this is more: features may be very unequal, a above 1.6",
+            f"{interval}; {rule}, and this is more: features may be very unequal, a above 1.6",
         )
-    return Regime("cannot tell", f"{told}; {rule}, and the interval has that and other numbers")
+    return Regime("cannot tell", f"{interval}; {rule}, and the interval has that and other numbers")

@@ -21,7 +21,7 @@ def row_blocks(x: Rows) -> Iterator[tuple[int, Tensor]]:
     They are float32, or float64 where the rows are: half precision holds too few digits for sums.
 
     Raises:
-        ValueError: for blocks that are no rows, differ in length, or have numbers that are not
+        ValueError: for blocks that are not rows, differ in length, or have numbers that are not
             finite.
     """
     first, d = 0, -1
@@ -35,32 +35,27 @@ def row_blocks(x: Rows) -> Iterator[tuple[int, Tensor]]:
         if d not in (-1, given.shape[1]):
             raise ValueError(f"rows must be equally long, got {given.shape[1]} after {d} numbers")
         d = given.shape[1]
-        for some in given.detach().split(max(1, BLOCK // d)):
-            if len(some) == 0:
+        for block in given.detach().split(max(1, BLOCK // d)):
+            if len(block) == 0:
                 continue
-            block = some if some.dtype == torch.float64 else some.float()
-            _check_finite(block, first)
+            block = block if block.dtype == torch.float64 else block.float()
+            if bool((bad := ~torch.isfinite(block)).any()):
+                row, column = bad.nonzero()[0].tolist()
+                raise ValueError(
+                    f"rows must be finite, got {block[row, column].item()} in row {first + row}"
+                )
             yield first, block
             first += len(block)
     if d == -1:
         raise ValueError("there are no rows")
 
 
-def _check_finite(block: Tensor, first: int) -> None:
-    bad = ~torch.isfinite(block)
-    if bool(bad.any()):
-        row, column = bad.nonzero()[0].tolist()
-        raise ValueError(
-            f"rows must be finite, got {block[row, column].item()} in row {first + row}"
-        )
-
-
 def unit_rows(block: Tensor) -> Tensor:
     """Rows of length 1, of any that are not 0, however short or long."""
     scaled = block / block.abs().amax(-1, keepdim=True)
     length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True, dtype=torch.float64)
-    found: Tensor = scaled / length.to(scaled.dtype)
-    return found
+    unit: Tensor = scaled / length.to(scaled.dtype)
+    return unit
 
 
 def gathered(x: Rows, which: Tensor) -> Tensor:
@@ -68,14 +63,14 @@ def gathered(x: Rows, which: Tensor) -> Tensor:
     order = which.argsort(stable=True)
     wanted = which[order]
     # Into one tensor: small parts that are kept between large ones break up the memory.
-    found, came = torch.empty(0), 0
+    result, count = torch.empty(0), 0
     for first, block in row_blocks(x):
-        if found.ndim == 1:
-            found = block.new_empty(len(which), block.shape[1])
+        if result.ndim == 1:
+            result = block.new_empty(len(which), block.shape[1])
         low, high = torch.searchsorted(wanted, torch.tensor([first, first + len(block)])).tolist()
         rows = block[(wanted[low:high] - first).to(block.device)]
-        found[order[low:high].to(block.device)] = rows
-        came += high - low
-    if came != len(which):
-        raise ValueError(f"of {len(which)} rows only {came} came when they were read again")
-    return found
+        result[order[low:high].to(block.device)] = rows
+        count += high - low
+    if count != len(which):
+        raise ValueError(f"of {len(which)} rows only {count} came when they were read again")
+    return result
