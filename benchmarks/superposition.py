@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from beltrami.models.superposition import (
     FeatureSamples,
     Member,
-    StackTraining,
     ToyAutoencoder,
     ToyStack,
     power_law,
 )
+from beltrami.recipes.superposition.training import StackTraining
 from benchmarks import machine, markers, timed_command
 from benchmarks import timings as timing_files
 from benchmarks.command import execute
@@ -98,7 +98,7 @@ def stacked(case: Case, device: str) -> Callable[[], None]:
     # As many at once as a round has steps: each round draws once.
     p, chunk = power_law(case.features, 1.0), STEPS[device]
     data = FeatureSamples(p, case.batch, device=device, chunk=chunk)
-    training = StackTraining(stack, [data], steps=_MANY, warm_up=10)
+    training = StackTraining(stack, data, steps=_MANY, warm_up=10)
     done = 0
 
     def step() -> None:

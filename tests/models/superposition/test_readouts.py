@@ -11,7 +11,6 @@ import torch
 from beltrami.geometry import lorentz
 from beltrami.geometry.hyperplane import busemann
 from beltrami.models.superposition import FeatureSamples, Member, ToyAutoencoder, ToyStack, read_out
-from beltrami.models.superposition.curved import curved_gradient
 from beltrami.models.superposition.frequencies import power_law
 
 NONLINEAR = ("bent", "margin", "distance", "busemann")
@@ -64,10 +63,11 @@ def test_nothing_is_read_of_nothing(readout) -> None:  # type: ignore[no-untyped
 
 @pytest.mark.parametrize("readout", NONLINEAR)
 def test_the_stacks_gradient_is_that_of_one_model(readout) -> None:  # type: ignore[no-untyped-def]
-    stack = ToyStack(20, [Member(3), Member(5)]).double()
+    stack = ToyStack(20, [Member(3), Member(5)], readout=readout, c=0.8).double()
     batch = FeatureSamples(power_law(20, 0.5), 30).batch(0)
     batch = replace(batch, values=batch.values.double())
-    gradient, losses = curved_gradient(stack, [batch], readout, 0.8)
+    gradient, losses = stack.gradient(batch, losses=True)
+    assert losses is not None
     x = batch.dense(20)
     for i, member in enumerate(stack.members):
         model = ToyAutoencoder(20, member.width, readout=readout, c=0.8).double()

@@ -38,7 +38,7 @@ def test_the_gradient_is_that_of_autograd(multiple: int, in_a_room: bool) -> Non
     batch = source.batch(0)
     x = batch.dense(N).double()
     batch = padded(batch, source.room()) if in_a_room else batch
-    gradient, losses = stack.gradient([_double(batch)], losses=True)
+    gradient, losses = stack.gradient(_double(batch), losses=True)
     assert losses is not None
     for i in range(len(WIDTHS)):
         start, columns = stack.place(i)
@@ -46,20 +46,6 @@ def test_the_gradient_is_that_of_autograd(multiple: int, in_a_room: bool) -> Non
         torch.testing.assert_close(gradient[:, start : start + WIDTHS[i]], weight)
         torch.testing.assert_close(gradient[:, start + columns - 1], bias)
         assert not bool(gradient[:, start + WIDTHS[i] : start + columns - 1].any())
-        torch.testing.assert_close(losses[i], loss)
-
-
-def test_streams_have_their_own_data() -> None:
-    members = [Member(3), Member(4, stream=1), Member(3, stream=1), Member(9)]
-    stack = ToyStack(N, members).double()
-    batches = [data(seed).batch(0) for seed in (0, 1)]
-    gradient, losses = stack.gradient([_double(b) for b in batches], losses=True)
-    assert losses is not None
-    for i, member in enumerate(members):
-        weight, bias, loss = by_autograd(stack, i, batches[member.stream].dense(N).double())
-        start, columns = stack.place(i)
-        torch.testing.assert_close(gradient[:, start : start + member.width], weight)
-        torch.testing.assert_close(gradient[:, start + columns - 1], bias)
         torch.testing.assert_close(losses[i], loss)
 
 
@@ -84,8 +70,8 @@ def test_how_it_starts() -> None:
 def test_the_scale_of_the_gradient() -> None:
     stack = ToyStack(N, [Member(4)]).double()
     batch = _double(data().batch(0))
-    mean, _ = stack.gradient([batch])
-    scaled, _ = stack.gradient([batch], scale=100 * 2 / (60 * N))
+    mean, _ = stack.gradient(batch)
+    scaled, _ = stack.gradient(batch, scale=100 * 2 / (60 * N))
     torch.testing.assert_close(scaled, 100 * mean)
 
 
@@ -100,7 +86,6 @@ def test_bad_stacks() -> None:
         {"width": 0},
         {"width": 2.5},
         {"gamma": float("nan")},
-        {"stream": -1},
         {"rate": 0.0},
         {"bias_rate": float("inf")},
     ):

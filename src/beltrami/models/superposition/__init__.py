@@ -1,8 +1,12 @@
 """Toy models of superposition: more features than dimensions, and what their loss does with width.
 
 The model and its data are those of Liu, Liu and Gore, "Superposition Yields Robust Neural Scaling"
-(arXiv 2505.10465), trained in stacks.
+(arXiv 2505.10465), many in one stack. `beltrami.recipes.superposition` trains them.
 """
+
+import importlib
+import warnings
+from typing import Any
 
 from beltrami.models.superposition.autoencoder import ToyAutoencoder
 from beltrami.models.superposition.frequencies import (
@@ -12,20 +16,15 @@ from beltrami.models.superposition.frequencies import (
     linear,
     power_law,
 )
-from beltrami.models.superposition.members import Member, Readout
-from beltrami.models.superposition.readouts import read_out
+from beltrami.models.superposition.readouts import Readout, read_out
 from beltrami.models.superposition.samples import Batch, FeatureSamples
-from beltrami.models.superposition.stack import ToyStack
-from beltrami.models.superposition.training import StackTraining
-from beltrami.models.superposition.update import StackUpdate, schedule
+from beltrami.models.superposition.stack import Member, ToyStack
 
 __all__ = [
     "Batch",
     "FeatureSamples",
     "Member",
     "Readout",
-    "StackTraining",
-    "StackUpdate",
     "ToyAutoencoder",
     "ToyStack",
     "denser",
@@ -34,5 +33,15 @@ __all__ = [
     "linear",
     "power_law",
     "read_out",
-    "schedule",
 ]
+
+_MOVED = {"StackTraining": "training", "StackUpdate": "update", "schedule": "update"}
+
+
+def __getattr__(name: str) -> Any:
+    """Names that moved to `beltrami.recipes.superposition`; their aliases go with version 0.3."""
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = f"beltrami.recipes.superposition.{_MOVED[name]}"
+    warnings.warn(f"{__name__}.{name} moved to {module}", DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module(module), name)

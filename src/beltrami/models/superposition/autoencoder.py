@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from beltrami.models.superposition.members import Readout
-from beltrami.models.superposition.readouts import read_out
+from beltrami.models.superposition.readouts import Readout, read_out
 
 
 class ToyAutoencoder(nn.Module):

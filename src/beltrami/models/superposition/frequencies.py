@@ -8,14 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import check_finite, check_integer
+from beltrami.checks import check_integer, check_number, check_positive
+from beltrami.geometry.checks import check_finite
 
 
 def power_law(n: int, exponent: float, *, density: float = 1.0) -> Tensor:
     """p_i ∝ i^−exponent; 0 is the same for all."""
     check_integer("n", n)
-    if not exponent >= 0:  # false for nan, too
-        raise ValueError(f"exponent must be 0 or more, got {exponent}")
+    check_number("exponent", exponent, low=0)
     return _scaled(torch.arange(1, n + 1, dtype=torch.float64) ** -exponent, density)
 
 
@@ -28,8 +28,7 @@ def linear(n: int, *, density: float = 1.0) -> Tensor:
 def exponential(n: int, scale: float, *, density: float = 1.0) -> Tensor:
     """p_i ∝ exp(−i/scale)."""
     check_integer("n", n)
-    if not scale > 0:
-        raise ValueError(f"scale must be positive, got {scale}")
+    check_positive("scale", scale)
     return _scaled(torch.exp(-torch.arange(1, n + 1, dtype=torch.float64) / scale), density)
 
 
@@ -49,14 +48,12 @@ def denser(p: Tensor, share: float) -> Tensor:
 
     p times 1 + share·(1/p₁ − 1).
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must lie in [0, 1], got {share}")
+    check_number("share", share, low=0, high=1)
     return p * (1 + share * (1 / float(p.max()) - 1))
 
 
 def _scaled(weights: Tensor, density: float) -> Tensor:
-    if not density > 0:
-        raise ValueError(f"density must be positive, got {density}")
+    check_positive("density", density)
     p = weights * (density / weights.sum())
     if float(p.max()) > 1:
         most = density / float(p.max())

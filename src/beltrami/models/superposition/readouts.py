@@ -17,15 +17,16 @@ directions differ. All are 0 for h = 0: a sample without features gives ReLU(b).
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
 from beltrami.kernels.pairs.gram_distances import gram_distances
-from beltrami.models.superposition.members import Readout
 from beltrami.nn.classifiers import busemann_logits
+
+Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 
 
 def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) -> Tensor:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import check_integer
+from beltrami.checks import check_integer
 
 FREQUENT = 0.3  # from which on a feature is drawn for each sample
 _LARGEST = 2.0  # of a value; the mean is 1
@@ -109,11 +109,11 @@ class FeatureSamples:
 
     def room(self) -> Room:
         """What a batch fits into but for one in 10¹⁴."""
-        some = 1 - float((1 - self.p).log().sum().exp()) if bool((self.p < 1).all()) else 1.0
+        filled = 1 - float((1 - self.p).prod())  # of samples, those with features
         entries = float(self.p.sum()) * self.samples
         spread = float((self.p * (1 - self.p)).sum()) * self.samples
-        rows = some * self.samples
-        most_rows = rows + 8 * (rows * (1 - some)) ** 0.5 + 2
+        rows = filled * self.samples
+        most_rows = rows + 8 * (rows * (1 - filled)) ** 0.5 + 2
         most_entries = entries + 8 * spread**0.5 + 8
         return Room(min(self.samples + 1, round(most_rows)), round(most_entries))
 
@@ -148,24 +148,24 @@ class FeatureSamples:
         # Rounding may leave the last bound a little below 1; the last feature takes what is above.
         feature = torch.where(feature < n, feature, n - 1)
         sample = torch.randint(count, (events,), generator=g, device=self.device)
-        found: Tensor = (sample * n + feature).unique()
-        return found
+        keys: Tensor = (sample * n + feature).unique()
+        return keys
 
     def _often(self, count: int, n: int, g: torch.Generator) -> Tensor:
         shape = (count, len(self._frequent))
         there = torch.rand(shape, generator=g, device=self.device, dtype=torch.float64)
         sample, which = (there < self._share).nonzero(as_tuple=True)
-        found: Tensor = sample * n + self._frequent[which]
-        return found
+        keys: Tensor = sample * n + self._frequent[which]
+        return keys
 
 
 def padded(batch: Batch, room: Room) -> Batch:
     """The same batch with the shape of a room: more entries, of value 0 in an empty row."""
     rows = batch.rows.new_empty(room.entries)
     values = batch.values.new_empty(room.entries)
-    found = Batch(rows, torch.empty_like(rows), values, room.rows, batch.samples)
-    refill(found, batch)
-    return found
+    result = Batch(rows, torch.empty_like(rows), values, room.rows, batch.samples)
+    refill(result, batch)
+    return result
 
 
 def refill(into: Batch, batch: Batch) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from beltrami.models.superposition import FeatureSamples, StackTraining, ToyStack, denser
+from beltrami.models.superposition import FeatureSamples, ToyStack, denser
 from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.superposition.config import (
     CURVED,
@@ -28,7 +28,7 @@ from beltrami.recipes.superposition.laws import frequencies
 from beltrami.recipes.superposition.measures import evaluation, metrics_of
 from beltrami.recipes.superposition.presets import LARGE
 from beltrami.recipes.superposition.regimes import members_of, regimes_of
-from beltrami.recipes.superposition.training import Tally, train_stack
+from beltrami.recipes.superposition.training import StackTraining
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
@@ -65,7 +65,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
                     )
                 self.frequencies[group] = dense
                 self._laws[group] = law
-        self._tallies: dict[str, Tally] = {}
+        self._losses: dict[str, Tensor] = {}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
@@ -131,7 +131,13 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
 
     def build(self, trial: Trial) -> nn.Module:
         """The stack of a trial."""
-        return ToyStack(trial["features"], members_of(trial.settings), seed=trial.seed)
+        return ToyStack(
+            trial["features"],
+            members_of(trial.settings),
+            readout=trial["readout"],
+            c=trial.settings.get("curvature", 1.0),
+            seed=trial.seed,
+        )
 
     def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
         """All members at once, on the same samples."""
@@ -140,24 +146,20 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         data = FeatureSamples(p, trial["batch"], seed=trial.seed, device=session.device)
         training = StackTraining(
             model,
-            [data],
+            data,
             steps=steps,
             warm_up=round(trial["warm_up"] * steps),
-            readout=trial["readout"],
-            c=trial.settings.get("curvature", 1.0),
             scale=trial["scale"],
             tf32="matrices" in trial.settings,
         )
-        tally = Tally(len(model.members)).to(session.device)
-        self._tallies[trial.name] = tally
         # Matrices of this size are multiplied as quickly by one thread.
         with one_thread() if session.device.type == "cpu" else nullcontext():
-            train_stack(training, tally, steps, session)
+            self._losses[trial.name] = training.run(session).cpu()
 
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Losses of the last steps, lengths of rows, overlaps and exponents."""
         assert isinstance(model, ToyStack)
-        losses = self._tallies.pop(trial.name).mean.cpu()
+        losses = self._losses.pop(trial.name)
         return evaluation(model, losses, self.frequencies[trial.group], trial.settings)
 
     def findings(self, standings: Sequence[Standing]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from beltrami.models.superposition import Member, StackUpdate, ToyStack, schedule
+from beltrami.models.superposition import Member, ToyStack
+from beltrami.recipes.superposition.update import StackUpdate, schedule
 
 LONG = 10**9  # steps, at whose beginning the rate is at its highest
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 import pytest
 import torch
 
+from beltrami.models import superposition
 from beltrami.models.superposition import (
     FeatureSamples,
     Member,
-    StackTraining,
     ToyAutoencoder,
     ToyStack,
     power_law,
-    schedule,
 )
+from beltrami.models.superposition.readouts import Readout
+from beltrami.recipes.superposition.training import StackTraining
+from beltrami.recipes.superposition.update import schedule
 
 N, SAMPLES, STEPS = 50, 64, 60
 
 
 def training(
-    members: list[Member], *, multiple: int = 4, device: str = "cpu", **options: object
+    members: list[Member],
+    *,
+    multiple: int = 4,
+    device: str = "cpu",
+    readout: Readout = "linear",
+    **options: object,
 ) -> StackTraining:
-    stack = ToyStack(N, members, multiple=multiple).to(device)
-    data = [FeatureSamples(power_law(N, 1.0), SAMPLES, seed=2, device=device)]
+    stack = ToyStack(N, members, multiple=multiple, readout=readout).to(device)
+    data = FeatureSamples(power_law(N, 1.0), SAMPLES, seed=2, device=device)
     return StackTraining(stack, data, steps=STEPS, warm_up=10, **options)  # type: ignore[arg-type]
 
 
@@ -102,7 +109,7 @@ def test_losses_fall_and_the_regimes_part() -> None:
     """Decay leaves few features; drawing rows to length 1 keeps all."""
     members = [Member(8, -0.5), Member(8, 1.0)]
     stack = ToyStack(N, members)
-    data = [FeatureSamples(power_law(N, 1.0), 256)]
+    data = FeatureSamples(power_law(N, 1.0), 256)
     trained = StackTraining(stack, data, steps=800, warm_up=80)
     first = trained.step(0, losses=True)
     for step in range(1, 799):
@@ -117,7 +124,7 @@ def test_losses_fall_and_the_regimes_part() -> None:
 
 
 @pytest.mark.parametrize("readout", ["distance", "busemann"])
-def test_curved_models_learn(readout: str) -> None:
+def test_curved_models_learn(readout: Readout) -> None:
     trained = training([Member(6, -0.5)], readout=readout)
     losses = [trained.step(i, losses=True) for i in range(STEPS)]
     assert losses[0] is not None
@@ -128,7 +135,7 @@ def test_curved_models_learn(readout: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("readout", ["linear", "distance", "busemann"])
-def test_a_graph_takes_the_same_steps(readout: str) -> None:
+def test_a_graph_takes_the_same_steps(readout: Readout) -> None:
     members = [Member(5, -0.5), Member(9, 0.5), Member(5, unit=True)]
     graphed, plain = (
         training(members, device="cuda", graphed=g, readout=readout) for g in (True, False)
@@ -164,15 +171,20 @@ def test_what_a_program_has_set_for_its_matrices_stays() -> None:
 
 
 def test_bad_trainings() -> None:
-    stack = ToyStack(N, [Member(3, stream=1)])
     data = FeatureSamples(power_law(N, 1.0), 5)
-    with pytest.raises(ValueError, match="2 streams of 50 features"):
-        StackTraining(stack, [data], steps=5, warm_up=1)
+    with pytest.raises(ValueError, match="have 51 features, and the data have 50"):
+        StackTraining(ToyStack(N + 1, [Member(3)]), data, steps=5, warm_up=1)
     with pytest.raises(ValueError, match=r"got 9"):
-        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=9)
+        StackTraining(ToyStack(N, [Member(3)]), data, steps=5, warm_up=9)
     with pytest.raises(ValueError, match="graphed"):
-        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, graphed=True)
+        StackTraining(ToyStack(N, [Member(3)]), data, steps=5, warm_up=1, graphed=True)
     with pytest.raises(ValueError, match="5 steps, from 0 on, and no step 5"):
-        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1).step(5)
+        StackTraining(ToyStack(N, [Member(3)]), data, steps=5, warm_up=1).step(5)
     with pytest.raises(ValueError, match="tf32 is for a CUDA device"):
-        StackTraining(ToyStack(N, [Member(3)]), [data], steps=5, warm_up=1, tf32=True)
+        StackTraining(ToyStack(N, [Member(3)]), data, steps=5, warm_up=1, tf32=True)
+
+
+@pytest.mark.parametrize("name", ["StackTraining", "StackUpdate", "schedule"])
+def test_the_old_names(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name} moved to beltrami.recipes.superposition"):
+        assert getattr(superposition, name).__module__.startswith("beltrami.recipes.superposition")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition.branches import Branches
-from beltrami.models.superposition.stack import ToyStack
+from beltrami.models.superposition.stack import Member, ToyStack
 
 BETAS = (0.9, 0.999)
 EPS = 1e-8  # Adam's, and that of a row's length
@@ -39,9 +39,16 @@ def schedule(step: int, steps: int, warm_up: int) -> float:
 class StackUpdate(nn.Module):
     """Adam for a stack, all members at once; its moments are buffers.
 
-    `move` takes what changes from step to step as a tensor of three numbers, `numbers(step)`: so a
-    captured CUDA graph can be told of them.
+    `move` takes what changes from step to step as a tensor of three numbers, `numbers(step)`, which
+    a captured CUDA graph reads anew at each replay.
     """
+
+    first: Tensor
+    second: Tensor
+    rates: Tensor  # of each column
+    rate: Tensor  # these of each member, in the order of the blocks
+    gamma: Tensor
+    unit: Tensor
 
     def __init__(self, stack: ToyStack, *, steps: int, warm_up: int) -> None:
         super().__init__()
@@ -50,23 +57,16 @@ class StackUpdate(nn.Module):
         table = stack.table.detach()
         self.register_buffer("first", torch.zeros_like(table))
         self.register_buffer("second", torch.zeros_like(table))
-        rates = torch.empty(table.shape[1])
+        members: list[Member] = []
+        rates: list[float] = []
         for block in stack.blocks:
-            columns = rates[block.start : block.stop].view(-1, block.columns)
-            for row, i in zip(columns, block.members, strict=True):
-                row.fill_(stack.members[i].rate)
-                row[-1] = stack.members[i].bias_rate
-        self.register_buffer("rates", rates, persistent=False)
-        ordered = [stack.members[i] for block in stack.blocks for i in block.members]
+            for member in (stack.members[i] for i in block.members):
+                members.append(member)
+                rates += [member.rate] * (block.columns - 1) + [member.bias_rate]
+        self.register_buffer("rates", torch.tensor(rates), persistent=False)
         for name in ("rate", "gamma", "unit"):
-            values = [getattr(m, name) for m in ordered]
-            self.register_buffer(f"{name}_of", torch.tensor(values), persistent=False)
-        self.first: Tensor
-        self.second: Tensor
-        self.rates: Tensor
-        self.rate_of: Tensor
-        self.gamma_of: Tensor
-        self.unit_of: Tensor
+            values = torch.tensor([getattr(member, name) for member in members])
+            self.register_buffer(name, values, persistent=False)
 
     def numbers(self, step: int) -> Tensor:
         """Share of the learning rates, and what Adam's moments are divided by, on the CPU."""
@@ -76,15 +76,14 @@ class StackUpdate(nn.Module):
 
     @torch.no_grad()
     def move(self, gradient: Tensor, numbers: Tensor) -> None:
-        """One step."""
+        """Take one step."""
         (stack,) = self._stack
         share, first_by, second_by = numbers.unbind()
         table = stack.table
         branches = Branches(table.device)
         for weights, here in self._parts(table):
             with branches.branch():
-                rate, gamma = share * self.rate_of[here], self.gamma_of[here]
-                _decay(weights, rate, gamma, self.unit_of[here])
+                _decay(weights, share * self.rate[here], self.gamma[here], self.unit[here])
         branches.join()
         b1, b2 = BETAS
         self.first.lerp_(gradient, 1 - b1)
@@ -93,20 +92,20 @@ class StackUpdate(nn.Module):
         table.sub_(self.first.div(root).mul_(self.rates * (share / first_by)))
         if any(member.unit for member in stack.members):
             for weights, here in self._parts(table):
-                _to_sphere(weights, self.unit_of[here])
+                _to_sphere(weights, self.unit[here])
 
     def _parts(self, table: Tensor) -> Iterator[tuple[Tensor, slice]]:
-        """Weights of each block, (n, members, columns), and which members those are."""
+        """Weights of each block, (members, n, columns), and which members those are."""
         before = 0
         for block in self._stack[0].blocks:
-            weights = table[:, block.start : block.stop].unflatten(1, (-1, block.columns))
             here = slice(before, before + len(block.members))
             before = here.stop
-            yield weights[..., :-1], here
+            yield block.by_member(table)[..., :-1], here
 
 
 def _decay(weights: Tensor, rate: Tensor, gamma: Tensor, unit: Tensor) -> None:
-    length = torch.linalg.vector_norm(weights, dim=-1)  # (n, members)
+    length = torch.linalg.vector_norm(weights, dim=-1)  # (members, n)
+    rate, gamma, unit = (values.unsqueeze(-1) for values in (rate, gamma, unit))
     towards_one = 1 / (length + EPS) - 1
     keep = 1 - rate * gamma * torch.where(gamma < 0, towards_one, 1.0)
     weights.mul_(torch.where(unit, 1.0, keep).unsqueeze(-1))
@@ -114,4 +113,4 @@ def _decay(weights: Tensor, rate: Tensor, gamma: Tensor, unit: Tensor) -> None:
 
 def _to_sphere(weights: Tensor, unit: Tensor) -> None:
     length = torch.linalg.vector_norm(weights, dim=-1)
-    weights.div_(torch.where(unit & (length > 0), length, 1.0).unsqueeze(-1))
+    weights.div_(torch.where(unit.unsqueeze(-1) & (length > 0), length, 1.0).unsqueeze(-1))
