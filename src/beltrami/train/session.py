@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from beltrami.train.checkpoint import Part, load_checkpoint, save_checkpoint
 from beltrami.train.processes import Processes
@@ -25,7 +25,7 @@ class TrainingDivergedError(ValueError):
 
 
 class Session:
-    """One training: it restores, logs and writes checkpoints.
+    """One training: it restores, logs and writes checkpoints; `Session()` does nothing on disk.
 
     >>> done = session.begin(steps, model=model, optimizer=optimizer, generator=generator)
     >>> for step in range(done, steps):
@@ -40,31 +40,31 @@ class Session:
         name: of the training, for messages.
         settings: all that the result depends on, JSON-able; a checkpoint of other settings is
             ignored.
-        checkpoint: file of the checkpoint.
-        logs: folder of TensorBoard logs.
-        processes: those that train together.
+        checkpoint: file of the checkpoint, if one is to be written.
+        logs: folder of TensorBoard logs, if they are to be written.
+        processes: those that train together; by default this one, on the CPU.
         listener: is called while the training goes on.
         checkpoint_seconds: between two checkpoints; 0 writes one after every step.
     """
 
     def __init__(
         self,
-        name: str,
-        settings: Mapping[str, Any],
+        name: str = "training",
+        settings: Mapping[str, Any] | None = None,
         *,
-        checkpoint: Path,
-        logs: Path,
-        processes: Processes,
-        listener: ProgressListener,
+        checkpoint: Path | None = None,
+        logs: Path | None = None,
+        processes: Processes | None = None,
+        listener: ProgressListener | None = None,
         checkpoint_seconds: float = 30.0,
     ) -> None:
         self.name = name
-        self._settings = settings
-        self.processes = processes
+        self._settings = settings or {}
+        self.processes = processes or Processes(torch.device("cpu"))
         self.history: list[dict[str, float]] = []
         self._checkpoint = checkpoint
         self._logs = logs
-        self._listener = listener
+        self._listener = listener or ProgressListener()
         self._interval = checkpoint_seconds
         self._parts: dict[str, Part] = {}
         self._steps = 0
@@ -85,14 +85,15 @@ class Session:
     def begin(self, steps: int, **parts: Part) -> int:
         """Restore the parts from the last checkpoint and return how many steps are done."""
         self._steps, self._parts = steps, {**parts, **_global_generators(self.device)}
-        facts = load_checkpoint(self._checkpoint, self._parts, self._is_ours)
-        done = 0
+        facts, done = None, 0
+        if self._checkpoint is not None:
+            facts = load_checkpoint(self._checkpoint, self._parts, self._is_ours)
         if facts is not None:
             done, self._seconds = facts["step"], facts["seconds"]
             self.history = facts["history"]
         if self.processes.any_process(done != self.processes.broadcast(done)):
             raise OSError(f"the processes do not see the same {self._checkpoint}")
-        if self.processes.is_main_process:
+        if self.processes.is_main_process and self._logs is not None:
             self._writer = tensorboard_writer(self._logs)
             for entry in self.history:
                 self._write_logs(entry)
@@ -110,12 +111,14 @@ class Session:
         now = time.perf_counter()
         self._seconds += now - self._mark
         self._mark = now
-        if self.processes.is_main_process and not last and now - self._saved >= self._interval:
+        if not last and now - self._saved >= self._interval:
             self.save(done)
             self._mark = self._saved = time.perf_counter()
 
     def save(self, done: int) -> None:
-        """Write a checkpoint now."""
+        """Write a checkpoint now, in the main process."""
+        if self._checkpoint is None or not self.processes.is_main_process:
+            return
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         facts = {
             "trial": self._settings,
@@ -150,11 +153,20 @@ class Session:
         if self.processes.any_process(bad is not None):
             raise TrainingDivergedError(
                 f"{self.name}: {bad or 'a value is not finite in another process'} at step "
-                f"{step} of {self._steps}; a smaller learning rate is the usual remedy"
+                f"{step} of {self._steps}{self._nonfinite_parameter()}; a smaller learning rate is "
+                "the usual remedy"
             )
         entry = {"step": step, **values}
         self.history.append(entry)
         self._write_logs(entry)
+
+    def _nonfinite_parameter(self) -> str:
+        """The first parameter that is not finite, in words; nothing where all are."""
+        modules = [part for part in self._parts.values() if isinstance(part, nn.Module)]
+        for name, parameter in (item for m in modules for item in m.named_parameters()):
+            if not bool(torch.isfinite(parameter).all()):
+                return f", and the parameter {name} is not finite either"
+        return ""
 
     def _write_logs(self, entry: dict[str, float]) -> None:
         if self._writer is not None:
