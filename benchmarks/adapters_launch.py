@@ -1,17 +1,18 @@
-"""What launching a kernel costs in HypLoRA: three ways to do it, side by side.
+"""What two parts of HypLoRA's kernels gain: the launcher's cache, and the boost's Triton pair.
 
-    python -m benchmarks.adapters_launch --device cuda --commit HASH
+    python -m benchmarks.adapters_launch --device cuda --only model --commit HASH
 
-times steps of a model and of a layer in eager mode, without CUDA graphs, with kernels launched by
-Triton's `kernel[grid](...)`, by `beltrami.kernels.launch.launcher` (a compiled kernel that is kept,
-`compiled[grid](...)`), or past all of Triton's Python (`compiled.run`, which is private). The
-competitors take turns and share their modules. It prints a table in Markdown and takes about two
-minutes on an H200.
+times steps in eager mode, without CUDA graphs. Kernels are launched by Triton's `kernel[grid](...)`
+or by `beltrami.kernels.launch.launcher`, which keeps compiled kernels; the boosted map runs its
+Triton pair or its reference. A part earns its place where the ratio of a model's step is above
+1.05. The arms take turns and share their modules. It prints a table in Markdown; all problems take
+about three minutes on an H200, the model alone about two.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
+from beltrami.kernels.hyplora import boosted_linear
 from beltrami.kernels.launch import launcher
 from benchmarks import adapters_cases, timings
 from benchmarks.adapters_cases import (
@@ -46,7 +48,7 @@ ROUNDS = {"cpu": 3, "cuda": 30}
 
 @dataclass(frozen=True)
 class Options:
-    """Compare ways to launch the kernels of HypLoRA."""
+    """Compare ways to launch the kernels of HypLoRA, and the boost's kernels with its reference."""
 
     device: Literal["cpu", "cuda"] = "cuda"
     """Where."""
@@ -60,12 +62,15 @@ class Options:
     """The commit to name in the table, where git cannot tell."""
 
 
-TRITON, CACHED, PRIVATE = "Triton", "cached", "private"
+TRITON, CACHED, REFERENCE = "Triton", "cached", "reference"
 
 
 @dataclass(frozen=True)
 class Arm:
-    """An adapter, a name of `adapters_cases`, and how its kernels are launched."""
+    """An adapter, a name of `adapters_cases`, and how its kernels are launched.
+
+    `REFERENCE` is that of the boosted map alone: the kernels around it are cached.
+    """
 
     adapter: str
     way: str = CACHED
@@ -77,16 +82,26 @@ class Arm:
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Inside, kernels are launched as this arm says."""
-        launch = {TRITON: _triton_launch, CACHED: launcher._launch, PRIVATE: _private_launch}
-        with patch.object(launcher, "_launch", launch[self.way]):
+        with contextlib.ExitStack() as changes:
+            if self.way == TRITON:
+                changes.enter_context(patch.object(launcher, "_launch", _triton_launch))
+            elif self.way == REFERENCE:
+                no_kernel = patch.object(boosted_linear, "dispatch", lambda *_: None)
+                changes.enter_context(no_kernel)
             yield
 
 
-ARMS = (Arm(LORA), *(Arm(a, way) for a in (OURS, BOOST) for way in (TRITON, CACHED, PRIVATE)))
-COMPARISONS = tuple(
-    (Arm(a, slow), Arm(a, quick))
-    for a in (OURS, BOOST)
-    for slow, quick in ((TRITON, CACHED), (TRITON, PRIVATE), (CACHED, PRIVATE))
+ARMS = (
+    Arm(LORA),
+    *(Arm(adapter, way) for adapter in (OURS, BOOST) for way in (TRITON, CACHED)),
+    Arm(BOOST, REFERENCE),
+)
+# Numerator and denominator.
+COMPARISONS = (
+    (Arm(OURS, TRITON), Arm(OURS)),
+    (Arm(BOOST, TRITON), Arm(BOOST)),
+    (Arm(BOOST, REFERENCE), Arm(BOOST, TRITON)),
+    (Arm(BOOST, REFERENCE), Arm(BOOST)),
 )
 
 
@@ -94,27 +109,6 @@ def _triton_launch(
     kernel: Any, grid: Any, _: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> None:
     kernel[grid](*arguments, **constants)
-
-
-_compiled: dict[Any, Any] = {}
-
-
-def _private_launch(
-    kernel: Any, grid: Any, device: int, arguments: tuple[Any, ...], constants: dict[str, Any]
-) -> None:
-    kinds, values = launcher._classify(arguments)
-    key = (id(kernel), device, *kinds, *constants, *constants.values())
-    found = _compiled.get(key)
-    if found is None:
-        compiled = kernel[grid](*arguments, **constants)
-        _compiled[key] = compiled, tuple(kernel.arg_names[len(arguments) :])
-        return
-    compiled, names = found
-    x, y, z, *_ = (*grid, 1, 1)
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    about = compiled.function, compiled.packed_metadata
-    last = [constants[name] for name in names]
-    compiled.run(x, y, z, stream, *about, None, None, None, *values, *last)
 
 
 def problems(device: str, quick: bool) -> list[Problem]:
@@ -206,6 +200,8 @@ def run(options: Options) -> int:
     rounds = options.rounds or (2 if options.quick else ROUNDS[options.device])
     chosen = [p for p in problems(options.device, options.quick) if options.only in p.title]
     command = f"python -m benchmarks.adapters_launch --device {options.device}"
+    if options.only:
+        command += f" --only {shlex.quote(options.only)}"
     about = timings.describe(options, command, rounds)
     print(
         f"Command: `{command}`. Commit {about['commit']}. {about.get('gpu', about['cpu'])}, torch "

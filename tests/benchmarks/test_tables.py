@@ -16,6 +16,7 @@ from benchmarks import (
     adapters,
     adapters_cases,
     adapters_kernels,
+    adapters_launch,
     adapters_report,
     adapters_timing,
     hierarchies,
@@ -57,6 +58,11 @@ def test_adapters_run_and_write_their_table(tmp_path: Path) -> None:
     assert "Commit abc" in text
     for name in adapters_cases.COMPARED:
         assert name in text
+
+
+def test_ways_to_launch_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert adapters_launch.run(adapters_launch.Options(device="cpu", quick=True, only="step")) == 0
+    assert "| HypLoRA, boost, reference / HypLoRA, boost, cached |" in capsys.readouterr().out
 
 
 def test_optimisers_run_and_write_their_table(
