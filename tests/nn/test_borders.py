@@ -138,9 +138,9 @@ def test_curvature_gets_a_gradient() -> None:
 
 
 def test_errors_say_what_is_wanted() -> None:
-    with pytest.raises(ValueError, match=r"Lift: form must be one of exp0; got 'space'"):
+    with pytest.raises(ValueError, match=r"Lift: form must be one of 'exp0'; got 'space'"):
         Lift(8, manifold=PoincareBall(), form="space")
-    with pytest.raises(ValueError, match=r"Lower: form must be one of log0, space; got 'exp0'"):
+    with pytest.raises(ValueError, match=r"Lower: form must be one of 'log0', 'space'; got 'exp0'"):
         Lower(8, manifold=Lorentz(), form="exp0")
     with pytest.raises(ValueError, match=r"scale must be positive and finite, got 0"):
         Lift(8, manifold=Lorentz(), scale=0)

@@ -230,11 +230,11 @@ def test_repr_names_the_time_column() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match=r"Conv1d: form must be one of hnnpp; got 'htc'"):
+    with pytest.raises(ValueError, match=r"Conv1d: form must be one of 'hnnpp'; got 'htc'"):
         Conv1d(IN, OUT, 3, manifold=PoincareBall(), form="htc")
     with pytest.raises(ValueError, match=r"padding='same' needs stride 1, got \(2,\)"):
         Conv1d(IN, OUT, 3, manifold=Lorentz(), padding="same", stride=2)
-    with pytest.raises(ValueError, match=r"padding must be one of same, valid; got 'full'"):
+    with pytest.raises(ValueError, match=r"padding must be one of 'same', 'valid'; got 'full'"):
         Conv1d(IN, OUT, 3, manifold=Lorentz(), padding="full")
     with pytest.raises(ValueError, match=r"padding must be at least 0, got -1"):
         Conv1d(IN, OUT, 3, manifold=Lorentz(), padding=-1)

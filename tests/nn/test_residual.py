@@ -61,7 +61,7 @@ def test_euclidean_and_the_ablation() -> None:
     [
         ({"weight": 0.0}, "weight must be positive and finite, got 0.0"),
         ({"scale": -1.0}, "scale must be positive"),
-        ({"form": "sum"}, "form must be one of manifold, euclidean; got 'sum'"),
+        ({"form": "sum"}, "form must be one of 'manifold', 'euclidean'; got 'sum'"),
         ({"form": "euclidean", "scale": 2.0}, "has no scale"),
     ],
 )

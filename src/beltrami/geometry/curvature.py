@@ -131,7 +131,7 @@ class Curvature(nn.Module):
         return c if self.size == 1 else c.unsqueeze(-1)
 
     def forward(self) -> Tensor:
-        """`value`."""
+        """The curvature, as `value` has it."""
         return self.value
 
     def at_bound(self) -> Tensor:

@@ -740,5 +740,5 @@ def learnable_curvatures(manifold: Manifold) -> list[Curvature | Tensor]:
 def manifolds_of(module: nn.Module) -> list[Manifold]:
     """The manifolds a module, ours or not, says it works on or its own parameters lie on."""
     places = (getattr(module, "manifold", None), getattr(module, "manifold_out", None))
-    found = (*places, *getattr(module, "manifold_of", {}).values())
-    return [manifold for manifold in found if isinstance(manifold, Manifold)]
+    candidates = (*places, *getattr(module, "manifold_of", {}).values())
+    return [manifold for manifold in candidates if isinstance(manifold, Manifold)]

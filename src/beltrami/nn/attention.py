@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice, check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold
 from beltrami.kernels.layers.centroid_attention import centroid_attention
 from beltrami.nn.cache import KVCache
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
 from beltrami.nn.positions import Rotary, rotate
 
@@ -70,10 +71,10 @@ class Attention(Layer):
         time: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "Attention")
-        self.heads = check_count(heads, "heads", "Attention")
-        self.kv_heads = check_count(
-            heads if kv_heads is None else kv_heads, "kv_heads", "Attention"
+        self.size = check_integer("Attention: size", size)
+        self.heads = check_integer("Attention: heads", heads)
+        self.kv_heads = check_integer(
+            "Attention: kv_heads", heads if kv_heads is None else kv_heads
         )
         if heads % self.kv_heads:
             raise ValueError(f"Attention: kv_heads={kv_heads} must divide heads={heads}")
@@ -81,8 +82,8 @@ class Attention(Layer):
             raise ValueError(
                 f"Attention: heads={heads} must divide size={size}, unless head_size is given"
             )
-        self.head_size = check_count(
-            size // heads if head_size is None else head_size, "head_size", "Attention"
+        self.head_size = check_integer(
+            "Attention: head_size", size // heads if head_size is None else head_size
         )
         if cross and (causal or rotary):
             raise ValueError(
@@ -90,8 +91,8 @@ class Attention(Layer):
                 "must be False"
             )
         self.causal, self.cross = causal, cross
-        self.score = check_choice(score, "score", ("distance", "dot"), "Attention")
-        self.aggregate = check_choice(aggregate, "aggregate", ("centroid", "mean"), "Attention")
+        self.score = check_choice("Attention: score", score, ("distance", "dot"))
+        self.aggregate = check_choice("Attention: aggregate", aggregate, ("centroid", "mean"))
         if rotary_base is not None and not rotary:
             raise ValueError(f"Attention: rotary_base={rotary_base} was given with rotary=False")
         base = _ROTARY_BASE if rotary_base is None else rotary_base

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
 from beltrami.geometry.chord import dot
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
-from beltrami.nn.layer import Layer, check_count, check_positive
+from beltrami.nn.layer import Layer
 
 # √c times the distance up to which a normalised point is left alone, and what is there beyond it.
 _REACH, _ROOM = 20.0, 10.0
@@ -67,8 +68,8 @@ class BatchNorm(Layer):
         track_running_stats: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "BatchNorm")
-        self.eps = check_positive(eps, "eps", "BatchNorm")
+        self.size = check_integer("BatchNorm: size", size)
+        self.eps = check_positive("BatchNorm: eps", eps)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"BatchNorm: momentum must lie in [0, 1] or be None, got {momentum}")
         self.momentum = momentum
@@ -146,7 +147,7 @@ class BatchNorm(Layer):
         return {"gain", "bias"} if self.affine else set()
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return (
             f"{self.size}, manifold={self.manifold!r}, eps={self.eps}, momentum={self.momentum}, "
             f"affine={self.affine}, track_running_stats={self.track_running_stats}"

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_choice, check_integer, check_positive
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product, radial
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 from beltrami.kernels.launch.dtypes import upcast
-from beltrami.nn.layer import Layer, check_choice, check_count, check_manifold, check_positive
+from beltrami.nn.layer import Layer, check_manifold
 
 # √c times a score up to which its sinh is taken as it stands, far from overflow.
 _NEAR_SCORE = 20.0
@@ -51,11 +52,11 @@ class Lift(Layer):
         self, size: int, *, manifold: Manifold, form: str = "exp0", scale: float = 1.0
     ) -> None:
         super().__init__(Euclidean())
-        self.size = check_count(size, "size", "Lift")
+        self.size = check_integer("Lift: size", size)
         self._target = check_manifold(manifold, self.accepts, "Lift", several=True)
         _check_product(self._target, size, "Lift")
-        self.form = check_choice(form, "form", _forms("exp0", self._target), "Lift")
-        self.scale = check_positive(scale, "scale", "Lift")
+        self.form = check_choice("Lift: form", form, _forms("exp0", self._target))
+        self.scale = check_positive("Lift: scale", scale)
 
     @property
     def manifold_out(self) -> Manifold:
@@ -70,7 +71,7 @@ class Lift(Layer):
         return lift0(x, self._target) if self.form == "exp0" else x
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"{self.size}, manifold={self._target!r}, form={self.form!r}, scale={self.scale:g}"
 
 
@@ -95,14 +96,14 @@ class Lower(Layer):
         self, size: int, *, manifold: Manifold, form: str = "log0", scale: float = 1.0
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "Lower")
+        self.size = check_integer("Lower: size", size)
         _check_product(manifold, size, "Lower")
-        self.form = check_choice(form, "form", _forms("log0", manifold), "Lower")
-        self.scale = check_positive(scale, "scale", "Lower")
+        self.form = check_choice("Lower: form", form, _forms("log0", manifold))
+        self.scale = check_positive("Lower: scale", scale)
 
     @property
     def manifold_out(self) -> Manifold:
-        """`Euclidean()`."""
+        """The features are flat: `Euclidean()`."""
         return Euclidean()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -112,7 +113,7 @@ class Lower(Layer):
         return y if self.scale == 1.0 else y / self.scale
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"{self.size}, manifold={self.manifold!r}, form={self.form!r}, scale={self.scale:g}"
 
 
@@ -143,7 +144,7 @@ class _Sinhs(NamedTuple):
 
     sinh: Tensor
     cosh: Tensor
-    one: Tensor  # e^−top, (..., 1)
+    unit: Tensor  # e^−top, (..., 1)
     square: Tensor  # |sinh|², (..., 1)
     time: Tensor  # √(1 + |sinh|²), (..., 1)
 
@@ -158,8 +159,8 @@ def _sinhs(v: Tensor, c: Scalar) -> _Sinhs:
     grown, shrunk = torch.exp(size - top), torch.exp(-size - top)
     sinh = torch.where(near, torch.sinh(small), torch.copysign(grown - shrunk, large) / 2)
     cosh = torch.where(near, torch.cosh(small), (grown + shrunk) / 2)
-    one, square = torch.exp(-top), dot(sinh, sinh)
-    return _Sinhs(sinh, cosh, one, square, torch.sqrt(one * one + square))
+    unit, square = torch.exp(-top), dot(sinh, sinh)
+    return _Sinhs(sinh, cosh, unit, square, torch.sqrt(unit * unit + square))
 
 
 class _BallOfScores(torch.autograd.Function):
@@ -174,7 +175,7 @@ class _BallOfScores(torch.autograd.Function):
     @staticmethod
     def forward(v: Tensor, c: Scalar) -> Tensor:
         f = _sinhs(v, c)
-        return f.sinh / ((f.one + f.time) * c**0.5)
+        return f.sinh / ((f.unit + f.time) * c**0.5)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Scalar], output: Tensor) -> None:
@@ -184,11 +185,11 @@ class _BallOfScores(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         v, c = load_with_scalar(ctx)
         f = _sinhs(v, c)
-        total = f.one + f.time
-        smooth = f.square < f.one * f.one  # else S has a direction
+        total = f.unit + f.time
+        smooth = f.square < f.unit * f.unit  # else S has a direction
         unit = f.sinh / torch.where(smooth, 1.0, f.square).sqrt()  # S itself where smooth
         share = dot(unit, g)
-        along = share * torch.where(smooth, -1 / total, f.one) / (total * f.time)
+        along = share * torch.where(smooth, -1 / total, f.unit) / (total * f.time)
         by_s = (g - torch.where(smooth, 0.0, share) * unit) / total + along * unit
         gv = by_s * f.cosh if ctx.needs_input_grad[0] else None
         gc = None
@@ -196,7 +197,7 @@ class _BallOfScores(torch.autograd.Function):
             root_c = c**0.5
             small = (v * root_c).abs() < 1
             near = torch.where(small, v, 0.0)
-            series = near * near * near * radial.sinhc_sq_prime(c * near * near) * f.one
+            series = near * near * near * radial.sinhc_sq_prime(c * near * near) * f.unit
             closed = (v * f.cosh - f.sinh / root_c) / (2 * c)
             by_c = dot(by_s, torch.where(small, series, closed))
             rim = dot(g, f.sinh) / (total * root_c) * f.square / (2 * c * f.time * total)

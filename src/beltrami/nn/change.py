@@ -59,5 +59,5 @@ class ChangeCurvature(Layer):
         return target.project(change.change_curvature(x, c, new_c))
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"manifold={self.manifold!r}, manifold_out={self._target!r}"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice, check_integer, check_positive
 from beltrami.geometry import (
     Euclidean,
     Lorentz,
@@ -23,7 +24,7 @@ from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, no_autocast
 from beltrami.nn.embedding import check_radius, init_points
-from beltrami.nn.layer import Layer, check_choice, check_count, check_form, check_positive
+from beltrami.nn.layer import Layer, check_form
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
     Lorentz: ("lorentz", "busemann"),
@@ -83,8 +84,8 @@ class MLR(Layer):
         product_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "MLR")
-        self.classes = check_count(classes, "classes", "MLR")
+        self.size = check_integer("MLR: size", size)
+        self.classes = check_integer("MLR: classes", classes)
         self.form = check_form(form, _FORMS, manifold, "MLR")
         if product_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(
@@ -154,7 +155,7 @@ class MLR(Layer):
         return {self._second}
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         extra = "" if self.product_dtype is None else f", product_dtype={self.product_dtype}"
         return f"{self.size}, {self.classes}, manifold={self.manifold!r}, form={self.form!r}{extra}"
 
@@ -292,11 +293,11 @@ class DistanceClassifier(Layer):
         temperature: float = 1.0,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "DistanceClassifier")
-        self.classes = check_count(classes, "classes", "DistanceClassifier")
-        self.form = check_choice(form, "form", ("geodesic", "chord"), "DistanceClassifier")
+        self.size = check_integer("DistanceClassifier: size", size)
+        self.classes = check_integer("DistanceClassifier: classes", classes)
+        self.form = check_choice("DistanceClassifier: form", form, ("geodesic", "chord"))
         self.radius = check_radius(radius, manifold, "DistanceClassifier")
-        self.temperature = check_positive(temperature, "temperature", "DistanceClassifier")
+        self.temperature = check_positive("DistanceClassifier: temperature", temperature)
         self.weight = nn.Parameter(torch.empty(classes, size))
         self.log_temperature = nn.Parameter(torch.empty(1))
         self.manifold_of["weight"] = manifold
@@ -328,7 +329,7 @@ class DistanceClassifier(Layer):
         return {"weight", "log_temperature"}
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return (
             f"{self.size}, {self.classes}, manifold={self.manifold!r}, form={self.form!r}, "
             f"radius={self.radius:g}, temperature={self.temperature:g}"

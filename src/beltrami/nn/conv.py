@@ -20,11 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_choice, check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, hyperplane, radial
 from beltrami.geometry.chord import dot, root, times_of
 from beltrami.kernels.launch.dtypes import no_autocast, upcast
 from beltrami.nn.borders import ball_of_scores
-from beltrami.nn.layer import Layer, check_choice, check_count, check_form
+from beltrami.nn.layer import Layer, check_form
 from beltrami.nn.patch import check_sizes
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
@@ -57,8 +58,8 @@ class _Conv(Layer):
         super().__init__(manifold)
         name, dims = type(self).__name__, self._dims
         self.form = check_form(form, _FORMS, manifold, name)
-        self.in_channels = check_count(in_channels, "in_channels", name)
-        self.out_channels = check_count(out_channels, "out_channels", name)
+        self.in_channels = check_integer(f"{name}: in_channels", in_channels)
+        self.out_channels = check_integer(f"{name}: out_channels", out_channels)
         self.kernel_size = check_sizes(kernel_size, dims, "kernel_size", name)
         self.stride = check_sizes(stride, dims, "stride", name)
         self.dilation = check_sizes(dilation, dims, "dilation", name)
@@ -75,7 +76,7 @@ class _Conv(Layer):
         name = type(self).__name__
         if not isinstance(padding, str):
             return tuple((p, p) for p in check_sizes(padding, self._dims, "padding", name, least=0))
-        check_choice(padding, "padding", ("same", "valid"), name)
+        check_choice(f"{name}: padding", padding, ("same", "valid"))
         if padding == "valid":
             return ((0, 0),) * self._dims
         if any(s != 1 for s in self.stride):

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall
-from beltrami.nn.layer import Layer, check_count, check_positive
+from beltrami.nn.layer import Layer
 
 # √c·radius that float32 holds: ball points beyond it round onto the border, Lorentz ones overflow.
 _REACH = {PoincareBall: 15.0, Lorentz: 44.0}
@@ -49,8 +50,8 @@ class Embedding(Layer):
         sparse: bool = False,
     ) -> None:
         super().__init__(manifold)
-        self.num = check_count(num, "num", "Embedding")
-        self.size = check_count(size, "size", "Embedding")
+        self.num = check_integer("Embedding: num", num)
+        self.size = check_integer("Embedding: size", size)
         self.radius = (
             unit_variance_radius(size, manifold)
             if radius is None
@@ -91,7 +92,7 @@ class Embedding(Layer):
         return {"weight"}
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         extra = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         extra += ", sparse=True" if self.sparse else ""
         return f"{self.num}, {self.size}, manifold={self.manifold!r}, radius={self.radius:g}{extra}"
@@ -115,7 +116,7 @@ def unit_variance_radius(size: int, manifold: Manifold) -> float:
 
 def check_radius(radius: float, manifold: Manifold, layer: str) -> float:
     """A distance from the origin given to a constructor, within what float32 holds."""
-    radius = check_positive(radius, "radius", layer)
+    radius = check_positive(f"{layer}: radius", radius)
     reach = next((r for kind, r in _REACH.items() if isinstance(manifold, kind)), None)
     c = manifold.c
     if reach is None or (isinstance(c, Tensor) and c.is_meta):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
 
 
@@ -80,34 +80,9 @@ def check_manifold(
     raise TypeError(f"{layer} works on {names}; got {name}={got}{hint}")
 
 
-def check_count(value: int, name: str, layer: str, *, least: int = 1) -> int:
-    """A size or a count given to a constructor."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{layer}: {name} must be an integer, got {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{layer}: {name} must be at least {least}, got {value}")
-    return value
-
-
-def check_choice(value: str, name: str, choices: tuple[str, ...], layer: str) -> str:
-    """A string given to a constructor, one of a few."""
-    if value not in choices:
-        raise ValueError(f"{layer}: {name} must be one of {', '.join(choices)}; got {value!r}")
-    return value
-
-
 def check_form(
     form: str | None, forms: dict[type[Manifold], tuple[str, ...]], manifold: Manifold, layer: str
 ) -> str:
     """One of the forms a layer has on a manifold; the first of them if None."""
     choices = next(names for kind, names in forms.items() if isinstance(manifold, kind))
-    return choices[0] if form is None else check_choice(form, "form", choices, layer)
-
-
-def check_positive(value: float, name: str, layer: str) -> float:
-    """A positive number given to a constructor."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{layer}: {name} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{layer}: {name} must be positive and finite, got {value}")
-    return float(value)
+    return choices[0] if form is None else check_choice(f"{layer}: form", form, choices)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer
 from beltrami.geometry import (
     Euclidean,
     Lorentz,
@@ -35,7 +36,7 @@ from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.radial_gain import radial_gain
 from beltrami.kernels.layers.time_linear import time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
-from beltrami.nn.layer import Layer, check_count, check_form
+from beltrami.nn.layer import Layer, check_form
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
     Lorentz: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
@@ -97,8 +98,8 @@ class Linear(Layer):
         self.form = check_form(form, _FORMS, manifold, f"Linear on {manifold!r}")
         if self.form == "hnnpp" and manifold.shape.numel() > 1:
             raise ValueError(f"Linear: form 'hnnpp' works with one curvature, got {manifold!r}")
-        self.in_features = check_count(in_features, "in_features", "Linear")
-        self.out_features = check_count(out_features, "out_features", "Linear")
+        self.in_features = check_integer("Linear: in_features", in_features)
+        self.out_features = check_integer("Linear: out_features", out_features)
         self.time = time and isinstance(manifold, Lorentz) and self.form in ("htc", "hybonet")
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.empty(out_features)) if bias else None

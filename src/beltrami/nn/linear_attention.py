@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold
 from beltrami.kernels.launch.dtypes import upcast
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
 
 # Added to features so that none of a token's is 0 and every query has a key (Hypformer's value).
@@ -55,8 +56,8 @@ class LinearAttention(Layer):
         time: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "LinearAttention")
-        self.heads = check_count(heads, "heads", "LinearAttention")
+        self.size = check_integer("LinearAttention: size", size)
+        self.heads = check_integer("LinearAttention: heads", heads)
         if size % heads:
             raise ValueError(f"LinearAttention: heads={heads} must divide size={size}")
         if not 1 <= power < math.inf:

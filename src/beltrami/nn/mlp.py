@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.checks import check_choice, check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
 from beltrami.nn.pointwise import ACTIVATIONS
 
@@ -39,9 +40,9 @@ class MLP(Layer):
         time: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "MLP")
-        self.hidden = check_count(hidden, "hidden", "MLP")
-        self.activation = check_choice(activation, "activation", ("swiglu", *ACTIVATIONS), "MLP")
+        self.size = check_integer("MLP: size", size)
+        self.hidden = check_integer("MLP: hidden", hidden)
+        self.activation = check_choice("MLP: activation", activation, ("swiglu", *ACTIVATIONS))
         width = 2 * hidden if activation == "swiglu" else hidden
         self.up = Linear(size, width, manifold=manifold, bias=bias, time=time)
         self.down = Linear(hidden, size, manifold=manifold, bias=bias, time=time)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Manifold, PoincareBall
-from beltrami.nn.layer import Layer, check_count, check_positive
+from beltrami.nn.layer import Layer
 from beltrami.nn.pointwise import apply_to_coordinates
 
 
@@ -16,8 +17,8 @@ class _Norm(Layer):
 
     def __init__(self, size: int, *, manifold: Manifold, eps: float, bias: bool) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", type(self).__name__)
-        self.eps = check_positive(eps, "eps", type(self).__name__)
+        self.size = check_integer(f"{type(self).__name__}: size", size)
+        self.eps = check_positive(f"{type(self).__name__}: eps", eps)
         self.weight = nn.Parameter(torch.empty(size))
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
         self.reset_parameters()

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Euclidean, Manifold, PoincareBall
 from beltrami.nn.borders import lift0
 from beltrami.nn.embedding import check_radius, unit_variance_radius
-from beltrami.nn.layer import Layer, check_count, check_manifold, check_positive
+from beltrami.nn.layer import Layer, check_manifold
 
 
 class PatchEmbedding(Layer):
@@ -59,8 +60,8 @@ class PatchEmbedding(Layer):
             raise ValueError(
                 f"PatchEmbedding: patch_size={patch_size} does not divide image_size={image_size}"
             )
-        self.channels = check_count(channels, "channels", "PatchEmbedding")
-        self.size = check_count(size, "size", "PatchEmbedding")
+        self.channels = check_integer("PatchEmbedding: channels", channels)
+        self.size = check_integer("PatchEmbedding: size", size)
         self.radius = self._check_radius(radius)
         self.weight = nn.Parameter(torch.empty(size, channels, *self.patch_size))
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
@@ -74,7 +75,7 @@ class PatchEmbedding(Layer):
         # A length of space parts, which has no bound as a distance has.
         if radius is None:
             return math.sqrt(self.size)
-        return check_positive(radius, "radius", "PatchEmbedding")
+        return check_positive("PatchEmbedding: radius", radius)
 
     @property
     def manifold_out(self) -> Manifold:
@@ -108,7 +109,7 @@ class PatchEmbedding(Layer):
         return y
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return (
             f"image_size={self.image_size}, patch_size={self.patch_size}, "
             f"channels={self.channels}, size={self.size}, manifold={self._target!r}, "
@@ -123,4 +124,4 @@ def check_sizes(
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
     if len(values) != dims:
         raise ValueError(f"{layer}: {name} must be one integer or {dims} of them, got {value}")
-    return tuple(check_count(v, name, layer, least=least) for v in values)
+    return tuple(check_integer(f"{layer}: {name}", v, low=least) for v in values)

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.checks import check_choice
 from beltrami.geometry import Manifold, PoincareBall
 from beltrami.nn.borders import lift0
-from beltrami.nn.layer import Layer, check_choice
+from beltrami.nn.layer import Layer
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -53,7 +54,7 @@ class Activation(Layer):
     ) -> None:
         super().__init__(manifold)
         if isinstance(function, str):
-            check_choice(function, "function", tuple(ACTIVATIONS), "Activation")
+            check_choice("Activation: function", function, tuple(ACTIVATIONS))
         elif not callable(function):
             raise TypeError(
                 f"Activation: function must be a name or callable, got {type(function).__name__}"

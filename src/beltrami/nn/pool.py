@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_integer
 from beltrami.geometry import Manifold
 from beltrami.kernels.launch.dtypes import accumulation_dtype
-from beltrami.nn.layer import Layer, check_count
+from beltrami.nn.layer import Layer
 
 
 class Pool(Layer):
@@ -28,7 +29,7 @@ class Pool(Layer):
 
     def __init__(self, *, manifold: Manifold, dims: int = 1) -> None:
         super().__init__(manifold)
-        self.dims = check_count(dims, "dims", "Pool")
+        self.dims = check_integer("Pool: dims", dims)
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
@@ -52,10 +53,10 @@ class Pool(Layer):
             keep = mask.flatten(-self.dims)
             w = torch.where(keep, w, 0.0)
             x = torch.where(keep.unsqueeze(-1), x, 0.0)
-        some = (w > 0).any(-1, keepdim=True)
+        nonempty = (w > 0).any(-1, keepdim=True)
         # Equal weights where there are none: a centroid that exists, and is then not used.
-        point = self.manifold.centroid(x, torch.where(some, w, 1.0))
-        return torch.where(some, point, 0.0)
+        point = self.manifold.centroid(x, torch.where(nonempty, w, 1.0))
+        return torch.where(nonempty, point, 0.0)
 
     def _check(self, x: Tensor, mask: Tensor | None, weights: Tensor | None) -> None:
         if x.ndim < 1 + self.dims or 0 in x.shape[-1 - self.dims : -1]:
@@ -75,5 +76,5 @@ class Pool(Layer):
                 )
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"manifold={self.manifold!r}, dims={self.dims}"

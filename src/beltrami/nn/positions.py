@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Manifold
 from beltrami.kernels.launch.dtypes import accumulation_dtype
 from beltrami.nn.embedding import check_radius, init_points
-from beltrami.nn.layer import Layer, check_count, check_positive
+from beltrami.nn.layer import Layer
 from beltrami.nn.residual import Residual
 
 
@@ -57,10 +58,10 @@ class Rotary(nn.Module):
 
     def __init__(self, size: int, *, base: float = 10000.0) -> None:
         super().__init__()
-        self.size = check_count(size, "size", "Rotary")
+        self.size = check_integer("Rotary: size", size)
         if size % 2:
             raise ValueError(f"Rotary: size must be even, since coordinates turn in pairs: {size}")
-        self.base = check_positive(base, "base", "Rotary")
+        self.base = check_positive("Rotary: base", base)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """Turn the coordinates of x by their positions."""
@@ -84,7 +85,7 @@ class Rotary(nn.Module):
         return cos, sin
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"{self.size}, base={self.base:g}"
 
 
@@ -118,8 +119,8 @@ class LearnedPositions(Layer):
 
     def __init__(self, length: int, size: int, *, manifold: Manifold, radius: float = 1.0) -> None:
         super().__init__(manifold)
-        self.length = check_count(length, "length", "LearnedPositions")
-        self.size = check_count(size, "size", "LearnedPositions")
+        self.length = check_integer("LearnedPositions: length", length)
+        self.size = check_integer("LearnedPositions: size", size)
         self.radius = check_radius(radius, manifold, "LearnedPositions")
         self.weight = nn.Parameter(torch.empty(length, size))
         self.manifold_of["weight"] = manifold
@@ -170,7 +171,7 @@ class LearnedPositions(Layer):
         return {"weight"}
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return f"{self.length}, {self.size}, manifold={self.manifold!r}, radius={self.radius:g}"
 
 

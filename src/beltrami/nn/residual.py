@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, poincare
 from beltrami.kernels.layers.residual import residual
-from beltrami.nn.layer import Layer, check_choice, check_positive
+from beltrami.nn.layer import Layer
 
 
 class Residual(Layer):
@@ -40,12 +41,12 @@ class Residual(Layer):
         form: str = "manifold",
     ) -> None:
         super().__init__(manifold)
-        weight = check_positive(weight, "weight", "Residual")
+        weight = check_positive("Residual: weight", weight)
         if scale is not None and not isinstance(manifold, Lorentz):
             raise ValueError(f"Residual: scale is for Lorentz points, the manifold is {manifold!r}")
         if scale is not None:
-            scale = check_positive(scale, "scale", "Residual")
-        self.form = check_choice(form, "form", ("manifold", "euclidean"), "Residual")
+            scale = check_positive("Residual: scale", scale)
+        self.form = check_choice("Residual: form", form, ("manifold", "euclidean"))
         if form == "euclidean" and isinstance(manifold, PoincareBall):
             raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
         if form == "euclidean" and scale is not None:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice, check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold
 from beltrami.geometry.curvature import shares_curvatures
 from beltrami.nn.attention import Attention
 from beltrami.nn.cache import KVCache
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer
 from beltrami.nn.mlp import MLP
 from beltrami.nn.norm import LayerNorm, RMSNorm
 from beltrami.nn.pointwise import Dropout
@@ -109,7 +110,7 @@ class TransformerBlock(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.size = check_count(size, "size", "TransformerBlock")
+        self.size = check_integer("TransformerBlock: size", size)
         self.cross = cross or cross_attention is not None
         linear: dict[str, Any] = {"manifold": manifold, "bias": bias, "time": time}
         head: dict[str, Any] = {
@@ -129,7 +130,7 @@ class TransformerBlock(Layer):
         else:
             _refuse("mlp", hidden=hidden, activation=activation)
         if isinstance(norm, str):
-            norm = _NORMS[check_choice(norm, "norm", tuple(_NORMS), "TransformerBlock")]
+            norm = _NORMS[check_choice("TransformerBlock: norm", norm, tuple(_NORMS))]
 
         def add() -> Residual:
             return Residual(

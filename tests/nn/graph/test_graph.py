@@ -388,11 +388,13 @@ def test_bad_arguments() -> None:
     H, none = Lorentz(1.0), torch.empty(2, 0, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"GraphAggregate takes the points of all nodes.*\(4,\)"):
         bnn.GraphAggregate(manifold=H)(torch.zeros(4), none)
-    with pytest.raises(ValueError, match="form must be one of centroid, origin, local; got 'sum'"):
+    with pytest.raises(
+        ValueError, match="form must be one of 'centroid', 'origin', 'local'; got 'sum'"
+    ):
         bnn.GraphAggregate(manifold=H, form="sum")
-    with pytest.raises(ValueError, match="norm must be one of mean, symmetric; got 'max'"):
+    with pytest.raises(ValueError, match="norm must be one of 'mean', 'symmetric'; got 'max'"):
         bnn.GraphAggregate(manifold=H, norm="max")
-    with pytest.raises(ValueError, match=r"GraphConv on PoincareBall.*hgcn; got 'htc'"):
+    with pytest.raises(ValueError, match=r"GraphConv on PoincareBall.*hgcn'; got 'htc'"):
         bnn.GraphConv(4, 4, manifold=PoincareBall(1.0), form="htc")
     with pytest.raises(ValueError, match="heads=3 must divide out_features=4"):
         bnn.GraphAttention(4, 4, 3, manifold=H)

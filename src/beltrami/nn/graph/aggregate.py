@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_choice
 from beltrami.geometry import Manifold
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
 from beltrami.nn.graph.centroid import neighbour_centroid
 from beltrami.nn.graph.edges import Edges, read_edges, symmetric
 from beltrami.nn.graph.scatter import rows, scatter_rows, scatter_sum
-from beltrami.nn.layer import Layer, check_choice
+from beltrami.nn.layer import Layer
 
 AGGREGATES = ("centroid", "origin", "local")
 
@@ -56,8 +57,8 @@ class GraphAggregate(Layer):
         self_loops: bool = True,
     ) -> None:
         super().__init__(manifold)
-        self.form = check_choice(form, "form", AGGREGATES, "GraphAggregate")
-        self.norm = check_choice(norm, "norm", ("mean", "symmetric"), "GraphAggregate")
+        self.form = check_choice("GraphAggregate: form", form, AGGREGATES)
+        self.norm = check_choice("GraphAggregate: norm", norm, ("mean", "symmetric"))
         self.self_loops = self_loops
 
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
@@ -85,7 +86,7 @@ class GraphAggregate(Layer):
         return self.manifold.project(moved.to(x.dtype))
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The arguments that print(module) shows."""
         return (
             f"manifold={self.manifold!r}, form={self.form!r}, norm={self.norm!r}, "
             f"self_loops={self.self_loops}"

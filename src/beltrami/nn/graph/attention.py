@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from beltrami.checks import check_choice, check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold, lorentz
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.graph.centroid import neighbour_centroid, neighbour_mean
 from beltrami.nn.graph.edges import Edges, read_edges
 from beltrami.nn.graph.scatter import edge_softmax, rows
-from beltrami.nn.layer import Layer, check_choice, check_count
+from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
 
 
@@ -63,19 +64,19 @@ class GraphAttention(Layer):
     ) -> None:
         super().__init__(manifold)
         name = "GraphAttention"
-        self.in_features = check_count(in_features, "in_features", name)
-        self.out_features = check_count(out_features, "out_features", name)
-        self.heads = check_count(heads, "heads", name)
+        self.in_features = check_integer(f"{name}: in_features", in_features)
+        self.out_features = check_integer(f"{name}: out_features", out_features)
+        self.heads = check_integer(f"{name}: heads", heads)
         if head_size is None and out_features % heads:
             raise ValueError(
                 f"{name}: heads={heads} must divide out_features={out_features}, unless head_size "
                 "is given"
             )
-        self.head_size = check_count(
-            out_features // heads if head_size is None else head_size, "head_size", name
+        self.head_size = check_integer(
+            f"{name}: head_size", out_features // heads if head_size is None else head_size
         )
-        self.score = check_choice(score, "score", ("distance", "dot"), name)
-        self.aggregate = check_choice(aggregate, "aggregate", ("centroid", "mean"), name)
+        self.score = check_choice(f"{name}: score", score, ("distance", "dot"))
+        self.aggregate = check_choice(f"{name}: aggregate", aggregate, ("centroid", "mean"))
         self.self_loops = self_loops
         width = self.heads * self.head_size
         self.query_key_value = Linear(

@@ -161,6 +161,6 @@ def symmetric(edges: Edges, num_nodes: int) -> Tensor:
     """The weights of `gcn_norm`, for edges as they are."""
     source, target, weight = edges
     degree = scatter_sum(weight, target, num_nodes)
-    some = degree > 0
-    share = torch.where(some, torch.where(some, degree, 1.0).rsqrt(), 0.0)
+    reached = degree > 0
+    share = torch.where(reached, torch.where(reached, degree, 1.0).rsqrt(), 0.0)
     return weight * share.index_select(0, source) * share.index_select(0, target)

@@ -39,5 +39,5 @@ class TangentConv(Layer):
         return lift0(v, self.manifold, v.dtype)
 
     def extra_repr(self) -> str:
-        """The manifold."""
+        """The arguments that print(module) shows."""
         return f"manifold={self.manifold!r}"
