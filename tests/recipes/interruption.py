@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from beltrami.recipes.config import RunConfig
-from beltrami.recipes.outcome import Outcome
 from beltrami.recipes.registry import create
+from beltrami.recipes.results import RunResult
 from beltrami.recipes.runner import run
 from beltrami.train.progress import ProgressListener
 
@@ -39,8 +39,8 @@ class Witness(ProgressListener):
         self.done.append(done)
 
 
-def run_interrupted(config: RunConfig, folder: Path, *, training: int, step: int) -> Outcome:
-    """The outcome of a run that was interrupted once; checks that it went on and ends alike."""
+def run_interrupted(config: RunConfig, folder: Path, *, training: int, step: int) -> RunResult:
+    """The result of a run that was interrupted once; checks that it went on and ends alike."""
     often = dataclasses.replace(config, checkpoint_seconds=0.0)
     whole = run(create(dataclasses.replace(often, out=folder / "whole")))
     broken = dataclasses.replace(often, out=folder / "broken")
@@ -57,7 +57,7 @@ def run_interrupted(config: RunConfig, folder: Path, *, training: int, step: int
     return resumed
 
 
-def numbers(outcome: Outcome) -> dict[tuple[Any, ...], Any]:
+def numbers(run_result: RunResult) -> dict[tuple[Any, ...], Any]:
     """What must not depend on interruptions."""
     return {
         (trial["group"], trial["model"], trial["seed"]): (
@@ -65,5 +65,5 @@ def numbers(outcome: Outcome) -> dict[tuple[Any, ...], Any]:
             trial["choice"],
             trial["parameters"],
         )
-        for trial in outcome.document["trials"]
+        for trial in run_result.document["trials"]
     }

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from beltrami.recipes.folder import RunFolder
-from beltrami.recipes.outcome import TrialResult
 from beltrami.recipes.recipe import Trial
+from beltrami.recipes.results import TrialResult
 
 TRIAL = Trial("lorentz", "5 dimensions", 0, {"epochs": 3, "inner": {"a": 1}}, {"rate": 0.1})
 

@@ -23,7 +23,7 @@ def write_run(
     data: str = "line",
     finished: bool = True,
 ) -> Path:
-    """A run's folder, with one contestant and a value a seed."""
+    """A run's folder, with one arm and a value a seed."""
     path.mkdir(parents=True)
     config: dict[str, Any] = {
         "schema": "beltrami.run/1",
@@ -177,10 +177,10 @@ def test_a_real_run_is_read(tmp_path: Path) -> None:
     from beltrami.recipes.runner import run
     from tests.recipes.tiny import TinyRecipe
 
-    outcome = run(TinyRecipe(TinyConfig(seeds=2, steps=1, rates=(0.1,), out=tmp_path / "r")))
+    run_result = run(TinyRecipe(TinyConfig(seeds=2, steps=1, rates=(0.1,), out=tmp_path / "r")))
     (found,) = find_runs(tmp_path)
     assert found.is_finished
     assert (found.recipe, found.data, found.finished_trials) == ("tiny", "line", 4)
-    assert found.metrics == outcome.document
+    assert found.metrics == run_result.document
     assert found.key_metric() == {"key": "error", "title": "Error", "better": "lower", "digits": 6}
     assert {row.difference.mean for row in side_by_side(found, found) if row.difference} == {0.0}

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
-from beltrami.recipes.recipe import Contestant, Trial
+from beltrami.recipes.recipe import Arm, Trial
+from beltrami.recipes.results import ArmResult, RunResult, TrialResult
 
 DOCUMENT = {
     "settings": {"seeds": 2},
@@ -10,17 +10,17 @@ DOCUMENT = {
 }
 
 
-def standing(
+def arm_result(
     model: str, parameters: int, losses: list[float], group: str = "2 dimensions"
-) -> Standing:
+) -> ArmResult:
     history = [{"step": i + 1, "loss": loss} for i, loss in enumerate(losses)]
     result = TrialResult(Trial(model, group, 0, {}), {}, {}, history, parameters, 2.0)
-    return Standing(Contestant(model, group, {}), {"learning_rate": 0.1}, [result], [])
+    return ArmResult(Arm(model, group, {}), {"learning_rate": 0.1}, [result], [])
 
 
 def test_facts_of_a_run() -> None:
-    outcome = Outcome([standing("a", 1200, []), standing("b", 1200, [])], DOCUMENT, "")
-    facts = dict(run_facts(outcome, {"a": "A"}))
+    run_result = RunResult([arm_result("a", 1200, []), arm_result("b", 1200, [])], DOCUMENT, "")
+    facts = dict(run_facts(run_result, {"a": "A"}))
     assert facts["Parameters"] == "1,200 each (2 dimensions)"
     assert facts["Chosen on the first seed"] == (
         "A (2 dimensions) learning rate 0.1; b (2 dimensions) learning rate 0.1"
@@ -31,17 +31,17 @@ def test_facts_of_a_run() -> None:
 
 
 def test_parameters_that_differ_or_are_none() -> None:
-    outcome = Outcome([standing("a", 10, []), standing("b", 12, [])], DOCUMENT, "")
-    assert dict(run_facts(outcome, {}))["Parameters"] == "a 10, b 12 (2 dimensions)"
-    outcome = Outcome([standing("placed", 0, [], group="")], DOCUMENT, "")
-    assert dict(run_facts(outcome, {}))["Parameters"] == "none trained"
+    run_result = RunResult([arm_result("a", 10, []), arm_result("b", 12, [])], DOCUMENT, "")
+    assert dict(run_facts(run_result, {}))["Parameters"] == "a 10, b 12 (2 dimensions)"
+    run_result = RunResult([arm_result("placed", 0, [], group="")], DOCUMENT, "")
+    assert dict(run_facts(run_result, {}))["Parameters"] == "none trained"
 
 
 def test_the_training_of_those_that_were_trained() -> None:
-    trained = [standing("<a>", 10, [3.0, 2.0, 1.0]), standing("placed", 0, [])]
-    figure = training_figure(Outcome(trained, DOCUMENT, ""), {})
+    trained = [arm_result("<a>", 10, [3.0, 2.0, 1.0]), arm_result("placed", 0, [])]
+    figure = training_figure(RunResult(trained, DOCUMENT, ""), {})
     assert "&lt;a&gt;" in figure.svg
     assert "placed" not in figure.svg
     assert figure.caption.startswith("2 dimensions, first seed")
-    below_zero = training_figure(Outcome([standing("a", 1, [1.0, -1.0])], DOCUMENT, ""), {})
+    below_zero = training_figure(RunResult([arm_result("a", 1, [1.0, -1.0])], DOCUMENT, ""), {})
     assert "<svg" in below_zero.svg

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from beltrami.recipes.folder import RunFolder
-from beltrami.recipes.recipe import Contestant, Evaluation, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Trial
 from beltrami.recipes.runner import run
 from beltrami.train.processes import Processes
 from beltrami.train.session import Session, TrainingDivergedError
@@ -34,9 +34,9 @@ def config(tmp_path: Path) -> TinyConfig:
 
 
 def ran(config: TinyConfig, witness: Witness | None = None) -> dict[str, Any]:
-    outcome = run(TinyRecipe(config), witness)
+    run_result = run(TinyRecipe(config), witness)
     written = json.loads((config.folder / "metrics.json").read_text())
-    assert written == outcome.document
+    assert written == run_result.document
     return dict(written)
 
 
@@ -180,8 +180,8 @@ def test_fresh_starts_over(config: TinyConfig) -> None:
 
 def test_two_trials_of_one_name_are_a_defect(config: TinyConfig) -> None:
     class Doubled(TinyRecipe):
-        def contestants(self) -> list[Any]:
-            first, twin = super().contestants()
+        def arms(self) -> list[Any]:
+            first, twin = super().arms()
             return [first, replace(first, settings={"steps": 9}), twin]
 
     with pytest.raises(RuntimeError, match="has two trials curved"):
@@ -276,8 +276,8 @@ def test_what_is_no_number_is_never_chosen(
         wanted = values
         metrics = tuple(replace(m, better=better) for m in TinyRecipe.metrics)
 
-    outcome = run(Wanted(config))
-    assert {s.choice["rate"] for s in outcome.standings} == {chosen}
+    run_result = run(Wanted(config))
+    assert {s.choice["rate"] for s in run_result.arm_results} == {chosen}
 
 
 def test_infinite_and_missing_numbers_are_shown(config: TinyConfig) -> None:
@@ -288,8 +288,8 @@ def test_infinite_and_missing_numbers_are_shown(config: TinyConfig) -> None:
         wanted = {0.1: float("nan")}  # noqa: RUF012
 
     config = replace(config, rates=(0.1,))
-    outcome = run(Infinite(config))
-    assert outcome.document["summary"][0]["metrics"]["error"] == {
+    run_result = run(Infinite(config))
+    assert run_result.document["summary"][0]["metrics"]["error"] == {
         "value": {"mean": None, "half_width": None}, "difference": None, "verdict": "",
     }  # fmt: skip
     assert "∞" in (config.folder / "report.html").read_text()
@@ -342,8 +342,8 @@ def test_other_data_in_the_same_folder_is_refused(config: TinyConfig) -> None:
         def data_facts(self) -> dict[str, Any]:
             return {"name": "line", "digest": "4567"}
 
-        def contestants(self) -> list[Contestant]:  # no trial has a name of the first run's
-            return [Contestant("flat", "9 dimensions", {"steps": 4}, None, ({"rate": 0.1},))]
+        def arms(self) -> list[Arm]:  # no trial has a name of the first run's
+            return [Arm("flat", "9 dimensions", {"steps": 4}, None, ({"rate": 0.1},))]
 
     with pytest.raises(ValueError, match="holds a run on other data; give another --out"):
         run(OtherLine(replace(config, resume=True)))
@@ -369,8 +369,8 @@ def test_a_model_that_is_not_finite_has_diverged(config: TinyConfig, where: str)
             self._explode(model, trial, "evaluate")
             return super().evaluate(model, trial, session)
 
-    outcome = run(Exploding(config))
-    assert all(standing.choice == {"rate": 0.1} for standing in outcome.standings)
+    run_result = run(Exploding(config))
+    assert all(arm_result.choice == {"rate": 0.1} for arm_result in run_result.arm_results)
 
 
 def test_what_is_measured_must_be_finite(config: TinyConfig) -> None:
@@ -382,5 +382,5 @@ def test_what_is_measured_must_be_finite(config: TinyConfig) -> None:
             bad = math.nan if trial["rate"] == 0.2 else 1.0
             return replace(found, curves={**found.curves, "odd": [1.0, bad]})
 
-    outcome = run(Unmeasurable(config))
-    assert all(standing.choice == {"rate": 0.1} for standing in outcome.standings)
+    run_result = run(Unmeasurable(config))
+    assert all(arm_result.choice == {"rate": 0.1} for arm_result in run_result.arm_results)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.recipes.config import RunConfig, option
-from beltrami.recipes.outcome import Outcome, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.results import RunResult, TrialResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.page import Page
 from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session
@@ -60,12 +60,12 @@ class TinyRecipe(Recipe[TinyConfig]):
     def data_facts(self) -> dict[str, Any]:
         return {"name": "line", "digest": "0123"}
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         rates = tuple({"rate": rate} for rate in self.config.rates)
         settings = {"steps": self.config.steps}
         return [
-            Contestant("curved", "2 dimensions", settings, "flat", rates),
-            Contestant("flat", "2 dimensions", settings, None, rates),
+            Arm("curved", "2 dimensions", settings, "flat", rates),
+            Arm("flat", "2 dimensions", settings, None, rates),
         ]
 
     def build(self, trial: Trial) -> nn.Module:
@@ -100,12 +100,12 @@ class TinyRecipe(Recipe[TinyConfig]):
             {"error": error, "loss": session.history[-1]["loss"]}, {"x": [0.0, error]}
         )
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         names = self.names
-        figures = (training_figure(outcome, names),)
-        table, *_ = standing_tables(outcome, names)
-        facts = run_facts(outcome, names)
-        return Page(self.title, "A <lead>.", figures, table, (), facts, outcome.command, "End.")
+        figures = (training_figure(run_result, names),)
+        table, *_ = result_tables(run_result, names)
+        facts = run_facts(run_result, names)
+        return Page(self.title, "A <lead>.", figures, table, (), facts, run_result.command, "End.")
 
 
 def wrong(model: nn.Module, x: Tensor) -> Tensor:

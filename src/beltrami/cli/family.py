@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from beltrami.cli.console import make_console, print_json, print_path
 from beltrami.cli.diagnose import DiagnoseProgress
 from beltrami.cli.errors import BadInputError, InterruptedWork
-from beltrami.cli.standings import print_tables
+from beltrami.cli.tables import print_tables
 from beltrami.recipes.family.config import FamilyConfig
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from beltrami.cli.console import make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError
-from beltrami.cli.standings import print_tables
+from beltrami.cli.tables import print_tables
 from beltrami.recipes.forecasting.config import ForecastConfig
 
 if TYPE_CHECKING:

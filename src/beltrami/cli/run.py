@@ -12,7 +12,7 @@ from tyro.conf import Suppress, arg, subcommand
 
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
-from beltrami.cli.standings import print_tables
+from beltrami.cli.tables import print_tables
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.registry import RECIPES
 from beltrami.train.progress import ProgressListener
@@ -20,8 +20,8 @@ from beltrami.train.progress import ProgressListener
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beltrami.recipes.outcome import Outcome, TrialResult
     from beltrami.recipes.recipe import Recipe
+    from beltrami.recipes.results import RunResult, TrialResult
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class RunCommand:
         """Run the recipe and print what it found."""
         config = self.config
         try:
-            recipe, outcome = self._run()
+            recipe, run_result = self._run()
         except KeyboardInterrupt as interrupt:
             if not speaks():
                 raise SystemExit(INTERRUPTED) from None
             raise InterruptedWork(_what_is_left(config)) from interrupt
         if speaks():
-            self._print(recipe, outcome)
+            self._print(recipe, run_result)
 
-    def _run(self) -> tuple[Recipe[Any], Outcome]:
+    def _run(self) -> tuple[Recipe[Any], RunResult]:
         from beltrami.recipes.registry import create
         from beltrami.recipes.runner import run
         from beltrami.train.processes import ProcessLostError
@@ -80,16 +80,16 @@ class RunCommand:
                 "--micro-batch and --test-batch, where a recipe has them, change no numbers."
             ) from error
 
-    def _print(self, recipe: Recipe[Any], outcome: Outcome) -> None:
+    def _print(self, recipe: Recipe[Any], run_result: RunResult) -> None:
         from beltrami.recipes.folder import RunFolder
 
         folder = RunFolder(self.config.folder)
         if self.config.json:
             written = {"metrics": str(folder.metrics), "report": str(folder.report)}
-            print_json({**outcome.document, "files": written})
+            print_json({**run_result.document, "files": written})
             return
         console = make_console()
-        print_tables(console, recipe.tables(outcome))
+        print_tables(console, recipe.tables(run_result))
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
 

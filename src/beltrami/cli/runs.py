@@ -106,11 +106,11 @@ def _key_lines(run: PastRun) -> list[str]:
     if metric is None or run.metrics is None:
         return []
     lines = []
-    for standing in run.metrics["summary"]:
-        found = standing["metrics"].get(metric["key"])
+    for arm_result in run.metrics["summary"]:
+        found = arm_result["metrics"].get(metric["key"])
         if found:
             shown = _interval_text(found["value"], metric["digits"])
-            who = ", ".join(filter(None, [standing["model"], standing["group"]]))
+            who = ", ".join(filter(None, [arm_result["model"], arm_result["group"]]))
             lines.append(f"{who}: {metric['title']} {shown}")
     return lines
 
@@ -179,7 +179,7 @@ def _run_json(run: PastRun) -> dict[str, Any]:
 
 
 def _row_json(row: SideBySide) -> dict[str, Any]:
-    from beltrami.recipes.outcome import interval_json
+    from beltrami.recipes.results import interval_json
 
     return {
         "group": row.group,

@@ -44,8 +44,8 @@ from safetensors.torch import load, save
 
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.output_folder import OutputFolder, read_object
-from beltrami.recipes.outcome import TrialResult
 from beltrami.recipes.recipe import Trial
+from beltrami.recipes.results import TrialResult
 from beltrami.train.session import LOG_FILES
 
 SCHEMA = "beltrami.run/1"

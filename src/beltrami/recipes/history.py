@@ -136,7 +136,7 @@ def _is_finite(document: Any) -> bool:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """One metric of one contestant in two runs.
+    """One metric of one arm in two runs.
 
     The difference is the second run's minus the first's: paired where both have the same seeds,
     by Welch's interval elsewhere; None where a value is infinite.
@@ -154,7 +154,7 @@ class SideBySide:
 
 
 def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
-    """The metrics of all contestants that two finished runs share.
+    """The metrics of all arms that two finished runs share.
 
     Of a run to which seeds are being added, the metrics before are taken.
     """
@@ -178,7 +178,7 @@ def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
 
 
 def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SideBySide]:
-    values = [_by_contestant(first), _by_contestant(second)]
+    values = [_by_arm(first), _by_arm(second)]
     titles = {metric["key"]: metric for metric in first["metrics"]}
     for (group, model, key), one in values[0].items():
         other = values[1].get((group, model, key))
@@ -199,7 +199,7 @@ def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Sid
         )
 
 
-def _by_contestant(document: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[int, float]]:
+def _by_arm(document: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[int, float]]:
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for trial in document["trials"]:
         for key, value in trial["metrics"].items():

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.results import ArmResult, RunResult
 from beltrami.report.charts import Series, line_chart
 from beltrami.report.page import Figure
 
 
-def training_figure(outcome: Outcome, names: Mapping[str, str], *, key: str = "loss") -> Figure:
+def training_figure(
+    run_result: RunResult, names: Mapping[str, str], *, key: str = "loss"
+) -> Figure:
     """A logged value of the first seed by step, in the first group; logarithmic where it can be."""
-    group, standings = next(iter(outcome.groups().items()))
+    group, arm_results = next(iter(run_result.groups().items()))
     series = []
-    for standing in standings:
-        points = [(e["step"], e[key]) for e in standing.results[0].history if key in e]
+    for arm_result in arm_results:
+        points = [(e["step"], e[key]) for e in arm_result.results[0].history if key in e]
         if points:
             x, y = ([float(point[i]) for point in points] for i in (0, 1))
-            series.append(Series(model_name(standing, names), x, y))
+            series.append(Series(model_name(arm_result, names), x, y))
     svg = line_chart(
         series,
         title=f"Training {key}",
@@ -30,15 +32,19 @@ def training_figure(outcome: Outcome, names: Mapping[str, str], *, key: str = "l
     return Figure(f"Training {key}", svg, caption)
 
 
-def run_facts(outcome: Outcome, names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def run_facts(run_result: RunResult, names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Parameters, choices, seeds, time and machine, for the page's list of facts."""
-    document = outcome.document
+    document = run_result.document
     environment = document["environment"]
-    facts = [("Parameters", "; ".join(_parameters(outcome, names)))]
-    chosen = [f"{model_name(s, names)}{_in(s)} {_choice(s)}" for s in outcome.standings if s.choice]
+    facts = [("Parameters", "; ".join(_parameters(run_result, names)))]
+    chosen = [
+        f"{model_name(s, names)}{_in(s)} {_choice(s)}" for s in run_result.arm_results if s.choice
+    ]
     if chosen:
         facts.append(("Chosen on the first seed", "; ".join(chosen)))
-    seconds = [f"{model_name(s, names)}{_in(s)} {_seconds(s):.1f} s" for s in outcome.standings]
+    seconds = [
+        f"{model_name(s, names)}{_in(s)} {_seconds(s):.1f} s" for s in run_result.arm_results
+    ]
     return (
         *facts,
         ("Seeds", str(document["settings"]["seeds"])),
@@ -60,34 +66,34 @@ VERDICTS = {
 }
 
 
-def model_name(standing: Standing, names: Mapping[str, str]) -> str:
-    """What to call a contestant."""
-    return names.get(standing.contestant.model, standing.contestant.model)
+def model_name(arm_result: ArmResult, names: Mapping[str, str]) -> str:
+    """What to call an arm."""
+    return names.get(arm_result.arm.model, arm_result.arm.model)
 
 
-def _in(standing: Standing) -> str:
-    group = standing.contestant.group
+def _in(arm_result: ArmResult) -> str:
+    group = arm_result.arm.group
     return f" ({group})" if group else ""
 
 
-def _choice(standing: Standing) -> str:
+def _choice(arm_result: ArmResult) -> str:
     shown = (
         f"{key.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
-        for key, value in standing.choice.items()
+        for key, value in arm_result.choice.items()
     )
     return ", ".join(shown)
 
 
-def _seconds(standing: Standing) -> float:
-    times = [result.seconds for result in standing.results]
+def _seconds(arm_result: ArmResult) -> float:
+    times = [result.seconds for result in arm_result.results]
     return sum(times) / len(times)
 
 
-def _parameters(outcome: Outcome, names: Mapping[str, str]) -> list[str]:
+def _parameters(run_result: RunResult, names: Mapping[str, str]) -> list[str]:
     """One number a group where all models have it, else one a model."""
     found = []
-    for group, standings in outcome.groups().items():
-        counts = {model_name(s, names): s.results[0].parameters for s in standings}
+    for group, arm_results in run_result.groups().items():
+        counts = {model_name(s, names): s.results[0].parameters for s in arm_results}
         trained = {name: count for name, count in counts.items() if count}
         where = f" ({group})" if group else ""
         if not trained:

@@ -1,7 +1,7 @@
-"""What a recipe is: contestants with their twins, and how to build, train and evaluate one.
+"""What a recipe is: arms with their twins, and how to build, train and evaluate one.
 
-A recipe answers one question: does the geometry help here? It names its contestants, each with the
-contestant that is its control (its Euclidean twin), and says how one of them is built, trained and
+A recipe answers one question: does the geometry help here? It names its arms, each with the
+arm that is its control (its Euclidean twin), and says how one of them is built, trained and
 measured. The runner does the rest: seeds, choices, checkpoints, summaries, files, the page.
 """
 
@@ -21,7 +21,7 @@ from torch import nn
 from beltrami.recipes.config import RunConfig
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome, Standing
+    from beltrami.recipes.results import ArmResult, RunResult
     from beltrami.report.page import Page, Table
     from beltrami.train.progress import ProgressListener
     from beltrami.train.session import Session
@@ -31,7 +31,7 @@ Config = TypeVar("Config", bound=RunConfig)
 
 @dataclass(frozen=True)
 class Metric:
-    """A number by which contestants are compared.
+    """A number by which arms are compared.
 
     Args:
         key: its name in metrics.json.
@@ -49,7 +49,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Arm:
     """A model that takes part: one geometry at one size.
 
     Args:
@@ -70,7 +70,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing to train: a contestant, one of its choices, and a seed."""
+    """One thing to train: an arm, one of its choices, and a seed."""
 
     model: str
     group: str
@@ -134,13 +134,13 @@ class Recipe(ABC, Generic[Config]):
         """Name, sizes and digest of the data, JSON-able."""
 
     @abstractmethod
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Who takes part; every one that is not a control names its twin."""
 
     @property
     def trials(self) -> int:
         """How many there will be: all choices of a first seed, then one of the others each."""
-        return sum(len(c.choices) + self.config.seeds - 1 for c in self.contestants())
+        return sum(len(c.choices) + self.config.seeds - 1 for c in self.arms())
 
     def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Do what takes long and all trials share, before the first of them.
@@ -160,19 +160,19 @@ class Recipe(ABC, Generic[Config]):
     def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
         """Measure a trained model."""
 
-    def findings(self, standings: Sequence[Standing]) -> dict[str, Any]:
+    def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
         """What all trials together say, for metrics.json; JSON-able, none by default."""
         return {}
 
     @abstractmethod
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
 
-    def tables(self, outcome: Outcome) -> Sequence[Table]:
-        """What the terminal shows: one a group, a row a metric, a column a contestant."""
-        from beltrami.recipes.tables import standing_tables
+    def tables(self, run_result: RunResult) -> Sequence[Table]:
+        """What the terminal shows: one a group, a row a metric, a column an arm."""
+        from beltrami.recipes.tables import result_tables
 
-        return standing_tables(outcome, self.names)
+        return result_tables(run_result, self.names)
 
     def metric(self, key: str) -> Metric:
         """The metric with this key."""

@@ -1,20 +1,20 @@
-"""Run a recipe: every contestant over all seeds, resumably, then the summary and the page.
+"""Run a recipe: every arm over all seeds, resumably, then the summary and the page.
 
 metrics.json is written at the end, an object with what config.json has (see `folder`), and
     environment   python and torch versions, device and its name, number of processes, threads, jobs
     started, finished   UTC, of the process that ended the run
     metrics       a list: key, title, better ("higher", "lower" or null) and digits to show
-    summary       a list, one entry a contestant:
-        group, model, twin   the contestant, and the model that is its control or null
+    summary       a list, one entry an arm:
+        group, model, twin   the arm, and the model that is its control or null
         choice        what was chosen on the first seed, such as a learning rate
         metrics       by key: value and difference, each {mean, half_width} of a 95% t-interval,
                       and verdict ("better", "worse", "no difference" or "")
-    trials        a list, one entry a contestant and seed: group, model, seed, choice, parameters,
+    trials        a list, one entry an arm and seed: group, model, seed, choice, parameters,
                   seconds, and metrics by key
     findings      what the recipe concludes of all of them, where it does (`Recipe.findings`)
 
 A mean or metric that is infinite is null; a half width is null for one seed; a difference is the
-contestant's minus its twin's, paired by seed, and null for a control. A metric that was not
+arm's minus its twin's, paired by seed, and null for a control. A metric that was not
 measured is left out.
 """
 
@@ -33,8 +33,8 @@ from torch import nn
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.recipes.folder import SCHEMA, RunFolder
-from beltrami.recipes.outcome import Outcome, Standing, TrialResult, compare, interval_json
-from beltrami.recipes.recipe import Contestant, Evaluation, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Recipe, Trial
+from beltrami.recipes.results import ArmResult, RunResult, TrialResult, compare, interval_json
 from beltrami.recipes.side_by_side import threads_each, train_side_by_side
 from beltrami.report.page import render
 from beltrami.train.processes import Processes, ProcessLostError, process_group
@@ -42,8 +42,8 @@ from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session, TrainingDivergedError, has_tensorboard
 
 
-def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> Outcome:
-    """Train and evaluate all contestants, and write the run's folder.
+def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> RunResult:
+    """Train and evaluate all arms, and write the run's folder.
 
     Under `torchrun` all processes train together; the first one writes and speaks.
     """
@@ -106,10 +106,10 @@ def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
         )
     _check_same_experiment(recipe, folder)
     seen: dict[str, Trial] = {}
-    for contestant in recipe.contestants():
-        for choice in contestant.choices:
+    for arm in recipe.arms():
+        for choice in arm.choices:
             for seed in range(recipe.config.seeds):
-                trial = _trial_of(recipe, contestant, choice, seed)
+                trial = _trial_of(recipe, arm, choice, seed)
                 if seen.setdefault(trial.name, trial) != trial:
                     raise RuntimeError(f"recipe {recipe.name} has two trials {trial.name}")
                 folder.check_settings(trial)
@@ -132,16 +132,14 @@ def _check_same_experiment(recipe: Recipe[Any], folder: RunFolder) -> None:
         )
 
 
-def _trial_of(
-    recipe: Recipe[Any], contestant: Contestant, choice: Mapping[str, Any], seed: int
-) -> Trial:
+def _trial_of(recipe: Recipe[Any], arm: Arm, choice: Mapping[str, Any], seed: int) -> Trial:
     settings = {
         "recipe": recipe.name,
         "method": recipe.method,
         "data": recipe.data_facts()["digest"],
-        **contestant.settings,
+        **arm.settings,
     }
-    return Trial(contestant.model, contestant.group, seed, settings, dict(choice))
+    return Trial(arm.model, arm.group, seed, settings, dict(choice))
 
 
 def _what(recipe: Recipe[Any]) -> dict[str, Any]:
@@ -171,29 +169,30 @@ class TrialRunner:
         self.listener = listener
         self.processes = processes
 
-    def run(self) -> Outcome:
+    def run(self) -> RunResult:
         """All trials, then the summary and the page."""
-        contestants = list(self.recipe.contestants())
+        arms = list(self.recipe.arms())
         seeds = self.recipe.config.seeds
         self.listener.on_run_begin(self.recipe.trials)
         _note_missing_logs(self.listener)
-        chosen = [self.choose(contestant) for contestant in contestants]
+        chosen = [self.choose(arm) for arm in arms]
         results = [
             [best, *(self.train(c, best.trial.choice, seed) for seed in range(1, seeds))]
-            for c, best in zip(contestants, chosen, strict=True)
+            for c, best in zip(arms, chosen, strict=True)
         ]
-        standings = self._standings(contestants, results)
-        outcome = Outcome(standings, self._document(standings), self.recipe.config.command())
+        arm_results = self._arm_results(arms, results)
+        run_result = RunResult(
+            arm_results, self._document(arm_results), self.recipe.config.command()
+        )
         if self.processes.is_main_process:
-            write_atomically(self.folder.metrics, to_json(outcome.document))
-            write_atomically(self.folder.report, render(self.recipe.page(outcome)))
-        return outcome
+            write_atomically(self.folder.metrics, to_json(run_result.document))
+            write_atomically(self.folder.report, render(self.recipe.page(run_result)))
+        return run_result
 
-    def choose(self, contestant: Contestant) -> TrialResult:
-        """The first seed's result under the best of the contestant's choices."""
+    def choose(self, arm: Arm) -> TrialResult:
+        """The first seed's result under the best of the arm's choices."""
         results = [
-            self.train(contestant, choice, 0, may_diverge=len(contestant.choices) > 1)
-            for choice in contestant.choices
+            self.train(arm, choice, 0, may_diverge=len(arm.choices) > 1) for choice in arm.choices
         ]
         trained = [result for result in results if not result.diverged]
         if not trained:
@@ -212,14 +211,14 @@ class TrialRunner:
 
     def train(
         self,
-        contestant: Contestant,
+        arm: Arm,
         choice: Mapping[str, Any],
         seed: int,
         *,
         may_diverge: bool = False,
     ) -> TrialResult:
         """A trial's result: from disk, or trained and then written there."""
-        trial = _trial_of(self.recipe, contestant, choice, seed)
+        trial = _trial_of(self.recipe, arm, choice, seed)
         result = self.folder.load(trial) if self.processes.is_main_process else None
         if self.processes.broadcast(int(result is not None)):
             # The others need only what the choice depends on, and that is on disk.
@@ -235,11 +234,9 @@ class TrialRunner:
         self.listener.on_trial_end(result, False)
         return result
 
-    def on_disk(
-        self, contestant: Contestant, choice: Mapping[str, Any], seed: int
-    ) -> TrialResult | None:
+    def on_disk(self, arm: Arm, choice: Mapping[str, Any], seed: int) -> TrialResult | None:
         """A finished trial."""
-        return self.folder.load(_trial_of(self.recipe, contestant, choice, seed))
+        return self.folder.load(_trial_of(self.recipe, arm, choice, seed))
 
     def _train(self, trial: Trial, may_diverge: bool) -> TrialResult:
         session = Session(
@@ -300,19 +297,19 @@ class TrialRunner:
                 )
         return found
 
-    def _standings(
-        self, contestants: Sequence[Contestant], results: Sequence[Sequence[TrialResult]]
-    ) -> list[Standing]:
-        by_name = {(c.group, c.model): found for c, found in zip(contestants, results, strict=True)}
-        standings = []
-        for contestant, found in zip(contestants, results, strict=True):
-            twins = by_name[contestant.group, contestant.twin] if contestant.twin else None
+    def _arm_results(
+        self, arms: Sequence[Arm], results: Sequence[Sequence[TrialResult]]
+    ) -> list[ArmResult]:
+        by_name = {(c.group, c.model): found for c, found in zip(arms, results, strict=True)}
+        arm_results = []
+        for arm, found in zip(arms, results, strict=True):
+            twins = by_name[arm.group, arm.twin] if arm.twin else None
             compared = compare(found, twins, self.recipe.metrics)
-            standings.append(Standing(contestant, found[0].trial.choice, found, compared))
-        return standings
+            arm_results.append(ArmResult(arm, found[0].trial.choice, found, compared))
+        return arm_results
 
-    def _document(self, standings: Sequence[Standing]) -> dict[str, Any]:
-        findings = self.recipe.findings(standings)
+    def _document(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
+        findings = self.recipe.findings(arm_results)
         return {
             "schema": SCHEMA,
             **_what(self.recipe),
@@ -331,7 +328,7 @@ class TrialRunner:
                 {"key": m.key, "title": m.title, "better": m.better, "digits": m.digits}
                 for m in self.recipe.metrics
             ],
-            "summary": [_standing_json(standing) for standing in standings],
+            "summary": [_arm_json(arm_result) for arm_result in arm_results],
             "trials": [
                 {
                     "group": result.trial.group,
@@ -342,8 +339,8 @@ class TrialRunner:
                     "seconds": result.seconds,
                     "metrics": dict(result.metrics),
                 }
-                for standing in standings
-                for result in standing.results
+                for arm_result in arm_results
+                for result in arm_result.results
             ],
             **({"findings": findings} if findings else {}),
         }
@@ -374,20 +371,20 @@ def _generators_of(device: torch.device) -> list[int]:
     return [torch.cuda.current_device() if device.index is None else device.index]
 
 
-def _standing_json(standing: Standing) -> dict[str, Any]:
-    contestant = standing.contestant
+def _arm_json(arm_result: ArmResult) -> dict[str, Any]:
+    arm = arm_result.arm
     return {
-        "group": contestant.group,
-        "model": contestant.model,
-        "twin": contestant.twin,
-        "choice": dict(standing.choice),
+        "group": arm.group,
+        "model": arm.model,
+        "twin": arm.twin,
+        "choice": dict(arm_result.choice),
         "metrics": {
             c.metric.key: {
                 "value": interval_json(c.value),
                 "difference": interval_json(c.difference),
                 "verdict": c.verdict,
             }
-            for c in standing.comparisons
+            for c in arm_result.comparisons
         },
     }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from beltrami.recipes.recipe import Contestant, Recipe
+from beltrami.recipes.recipe import Arm, Recipe
 from beltrami.train.processes import Processes, ProcessLostError
 from beltrami.train.progress import ProgressListener
 
@@ -104,24 +104,24 @@ class _Schedule:
         shares: Shares,
     ) -> None:
         self.recipe, self.shares, self.asked = recipe, shares, 0
-        self.contestants = list(recipe.contestants())
+        self.arms = list(recipe.arms())
         self.seeds = recipe.config.seeds
         self.runner, self.listener, self.pool = runner, listener, pool
         self.running: dict[Future[None], tuple[int, Mapping[str, Any], int, int]] = {}
-        self.left = [len(c.choices) for c in self.contestants]  # of the first seed
+        self.left = [len(c.choices) for c in self.arms]  # of the first seed
 
     def run(self) -> None:
         self.listener.on_run_begin(self.recipe.trials)
-        for place, contestant in enumerate(self.contestants):
-            for choice in contestant.choices:
+        for place, arm in enumerate(self.arms):
+            for choice in arm.choices:
                 self._ask(place, choice, 0)
-            if len(contestant.choices) == 1:
-                self._ask_others(place, contestant.choices[0])
+            if len(arm.choices) == 1:
+                self._ask_others(place, arm.choices[0])
         while self.running:
             for future in wait(self.running, timeout=LOOKS, return_when=FIRST_COMPLETED).done:
                 place, choice, seed, _ = self.running.pop(future)
                 future.result()
-                found = self.runner.on_disk(self.contestants[place], choice, seed)
+                found = self.runner.on_disk(self.arms[place], choice, seed)
                 if found is None:
                     raise OSError(f"cannot read back what was trained: {self.runner.folder.path}")
                 self.listener.on_trial_end(found, False)
@@ -131,23 +131,23 @@ class _Schedule:
             )
 
     def _ask(self, place: int, choice: Mapping[str, Any], seed: int) -> None:
-        contestant = self.contestants[place]
-        if (known := self.runner.on_disk(contestant, choice, seed)) is not None:
+        arm = self.arms[place]
+        if (known := self.runner.on_disk(arm, choice, seed)) is not None:
             self.listener.on_trial_end(known, True)
             self._done(place, seed)
             return
-        may_diverge = seed == 0 and len(contestant.choices) > 1
+        may_diverge = seed == 0 and len(arm.choices) > 1
         future = self.pool.submit(_train, place, dict(choice), seed, may_diverge, self.asked)
         self.running[future] = place, choice, seed, self.asked
         self.asked += 1
 
     def _done(self, place: int, seed: int) -> None:
-        contestant = self.contestants[place]
-        if seed > 0 or len(contestant.choices) == 1:
+        arm = self.arms[place]
+        if seed > 0 or len(arm.choices) == 1:
             return
         self.left[place] -= 1
         if self.left[place] == 0:
-            self._ask_others(place, self.runner.choose(contestant).trial.choice)
+            self._ask_others(place, self.runner.choose(arm).trial.choice)
 
     def _ask_others(self, place: int, best: Mapping[str, Any]) -> None:
         for other in range(1, self.seeds):
@@ -188,10 +188,10 @@ def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool, num
     if isinstance(_worker, Exception):
         raise _sendable(_worker)
     assert _worker is not None
-    contestant: Contestant = list(_worker.recipe.contestants())[place]
+    arm: Arm = list(_worker.recipe.arms())[place]
     _worker.listener = _Share(_shares, number)
     try:
-        _worker.train(contestant, choice, seed, may_diverge=may_diverge)
+        _worker.train(arm, choice, seed, may_diverge=may_diverge)
     except Exception as error:
         raise _sendable(error) from error
 

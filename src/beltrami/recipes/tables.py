@@ -1,4 +1,4 @@
-"""A run's standings as tables of texts, for the page and for the terminal."""
+"""The results of a run as tables of texts, for the page and for the terminal."""
 
 from __future__ import annotations
 
@@ -6,56 +6,59 @@ import math
 from collections.abc import Mapping
 
 from beltrami.analysis.intervals import Interval
-from beltrami.recipes.outcome import Comparison, Outcome, Standing
 from beltrami.recipes.recipe import Metric
+from beltrami.recipes.results import ArmResult, Comparison, RunResult
 from beltrami.report.page import Cell, Row, Table
 
 
-def standing_tables(outcome: Outcome, names: Mapping[str, str]) -> tuple[Table, ...]:
-    """One table a group: a row a metric, a column a contestant, its difference to the twin beside.
+def result_tables(run_result: RunResult, names: Mapping[str, str]) -> tuple[Table, ...]:
+    """One table a group: a row a metric, a column an arm, its difference to the twin beside.
 
     Args:
-        outcome: of the run.
+        run_result: of the run.
         names: what to call the models.
     """
-    seeds = len(outcome.standings[0].results)
+    seeds = len(run_result.arm_results[0].results)
     spread = (
         f"mean ± 95% t-interval over {seeds} seeds, differences paired by seed"
         if seeds > 1
         else "one seed, so no intervals"
     )
     return tuple(
-        _table(group, standings, names, spread) for group, standings in outcome.groups().items()
+        _table(group, arm_results, names, spread)
+        for group, arm_results in run_result.groups().items()
     )
 
 
-def _table(group: str, standings: list[Standing], names: Mapping[str, str], spread: str) -> Table:
+def _table(
+    group: str, arm_results: list[ArmResult], names: Mapping[str, str], spread: str
+) -> Table:
     columns: list[str] = []
-    for standing in standings:
-        name = names.get(standing.contestant.model, standing.contestant.model)
+    for arm_result in arm_results:
+        name = names.get(arm_result.arm.model, arm_result.arm.model)
         columns.append(name)
-        if standing.contestant.twin:
-            twin = names.get(standing.contestant.twin, standing.contestant.twin)
+        if arm_result.arm.twin:
+            twin = names.get(arm_result.arm.twin, arm_result.arm.twin)
             columns.append(f"{name} − {twin}")
     rows = []
-    for metric in _metrics(standings):
+    for metric in _metrics(arm_results):
         values: list[str | Cell] = []
-        for standing in standings:
-            found = {c.metric.key: c for c in standing.comparisons}.get(metric.key)
+        for arm_result in arm_results:
+            found = {c.metric.key: c for c in arm_result.comparisons}.get(metric.key)
             values.append("–" if found is None else show(found.value, metric.digits))
-            if standing.contestant.twin:
+            if arm_result.arm.twin:
                 values.append("–" if found is None else difference_cell(found))
         rows.append(Row(metric.title, metric.hint, tuple(values)))
     caption = f"{group}: {spread}." if group else f"{spread[0].upper()}{spread[1:]}."
     return Table(caption, tuple(columns), tuple(rows))
 
 
-def _metrics(standings: list[Standing]) -> list[Metric]:
+def _metrics(arm_results: list[ArmResult]) -> list[Metric]:
     """What any of them was measured by; a construction without training has no loss, say."""
-    longest = max((standing.comparisons for standing in standings), key=len)
+    longest = max((arm_result.comparisons for arm_result in arm_results), key=len)
     found = {c.metric.key: c.metric for c in longest}
-    for standing in standings:
-        for comparison in standing.comparisons:
+    for arm_result in arm_results:
+        for comparison in arm_result.comparisons:
             found.setdefault(comparison.metric.key, comparison.metric)
     return list(found.values())
 

@@ -30,22 +30,22 @@ TINY = ConesConfig(
 
 
 def trial_of(recipe: ConesRecipe, model: str, seed: int = 0) -> Trial:
-    contestant = next(c for c in recipe.contestants() if c.model == model)
-    return Trial(model, contestant.group, seed, contestant.settings, contestant.choices[0])
+    arm = next(c for c in recipe.arms() if c.model == model)
+    return Trial(model, arm.group, seed, arm.settings, arm.choices[0])
 
 
 def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
-    outcome = run_interrupted(TINY, tmp_path, training=2, step=3)
-    assert list(outcome.groups()) == [
+    run_result = run_interrupted(TINY, tmp_path, training=2, step=3)
+    assert list(run_result.groups()) == [
         "0% of the implied pairs shown",
         "50% of the implied pairs shown",
     ]
-    for standings in outcome.groups().values():
-        assert [s.contestant.model for s in standings] == ["lorentz", "poincare", "euclidean"]
-        assert len({result.parameters for s in standings for result in s.results}) == 1
-        for standing in standings:
-            assert 0 < standing.comparison("f1").value.mean <= 1
-            assert standing.comparison("validation_f1").value.mean > 0.5
+    for arm_results in run_result.groups().values():
+        assert [s.arm.model for s in arm_results] == ["lorentz", "poincare", "euclidean"]
+        assert len({result.parameters for s in arm_results for result in s.results}) == 1
+        for arm_result in arm_results:
+            assert 0 < arm_result.comparison("f1").value.mean <= 1
+            assert arm_result.comparison("validation_f1").value.mean > 0.5
     html = (tmp_path / "broken" / "report.html").read_text()
     assert "F1 by share shown" in html
     assert "entailment cones in curved and flat space" in html
@@ -98,7 +98,7 @@ def test_held_out_pairs_say_nothing_about_the_start() -> None:
 
 def test_each_share_has_a_group_of_its_own() -> None:
     shares = (0.07, 0.1, 0.10000001, 0.1 + 2**-56, 1e-300)
-    groups = [c.group for c in ConesRecipe(replace(TINY, shares=shares)).contestants()]
+    groups = [c.group for c in ConesRecipe(replace(TINY, shares=shares)).arms()]
     names = [group.removesuffix("% of the implied pairs shown") for group in groups[::3]]
     assert names == ["7", "10", "10.000001", "10.000000000000002", "1E-298"]
 

@@ -48,12 +48,12 @@ def test_an_interrupted_run_ends_as_it_would_have(
     folder: Path, tmp_path: Path, task: str, layer: str, metric: str
 ) -> None:
     config = tiny(folder, task=task, layers=(layer,))
-    outcome = run_interrupted(config, tmp_path, training=2, step=8)
-    assert outcome.document["metrics"][0]["key"] == metric
-    curved, twin = outcome.standings
-    assert (curved.contestant.model, twin.contestant.model) == ("lorentz", "euclidean")
+    run_result = run_interrupted(config, tmp_path, training=2, step=8)
+    assert run_result.document["metrics"][0]["key"] == metric
+    curved, twin = run_result.arm_results
+    assert (curved.arm.model, twin.arm.model) == ("lorentz", "euclidean")
     assert 0 < curved.comparison(metric).value.mean <= 1
-    parameters = [s.results[0].parameters for s in outcome.standings]
+    parameters = [s.results[0].parameters for s in run_result.arm_results]
     assert max(parameters) <= 1.05 * min(parameters)
     assert LAYER_NAMES[layer] in (tmp_path / "broken" / "report.html").read_text()
 
@@ -65,8 +65,8 @@ def test_a_network_learns_the_generated_tree(tmp_path: Path) -> None:
     config = GraphRunConfig(
         layers=("hybonet",), seeds=1, epochs=60, learning_rates=(0.02,), out=tmp_path / "run"
     )
-    for standing in run(create(config)).standings:
-        assert standing.comparison("macro_f1").value.mean > 0.6
+    for arm_result in run(create(config)).arm_results:
+        assert arm_result.comparison("macro_f1").value.mean > 0.6
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_the_page_compares_parameters_by_their_counts(
     from beltrami.recipes.runner import run
 
     config = tiny(folder, layers=("hybonet",), widths=widths, epochs=1, seeds=1, out=tmp_path / "r")
-    outcome = run(create(config))
-    own, twin = (s.results[0].parameters for s in outcome.standings)
+    run_result = run(create(config))
+    own, twin = (s.results[0].parameters for s in run_result.arm_results)
     within = abs(own - twin) <= 0.01 * own
     assert alike is None or within == alike
     html = (tmp_path / "r" / "report.html").read_text()
@@ -90,7 +90,7 @@ def test_the_page_compares_parameters_by_their_counts(
 
 def test_the_ball_has_a_twin_of_its_own(folder: Path) -> None:
     recipe = create(tiny(folder, geometry="ball", layers=("hgcn",)))
-    assert [c.model for c in recipe.contestants()] == ["ball", "euclidean"]
+    assert [c.model for c in recipe.arms()] == ["ball", "euclidean"]
 
 
 def test_edges_alone_have_links_but_no_classes(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Contestants and their twins, Sarkar's tree, and the measures of the recipe."""
+"""Arms and their twins, Sarkar's tree, and the measures of the recipe."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def recipe(tmp_path: Path) -> HierarchyRecipe:
     )
 
 
-# --- contestants ----------------------------------------------------------------------------------
+# --- arms ----------------------------------------------------------------------------------
 
 
-def test_every_contestant_has_its_twin(recipe: HierarchyRecipe) -> None:
-    contestants = recipe.contestants()
-    assert [(c.model, c.settings["dim"]) for c in contestants] == [
+def test_every_arm_has_its_twin(recipe: HierarchyRecipe) -> None:
+    arms = recipe.arms()
+    assert [(c.model, c.settings["dim"]) for c in arms] == [
         (model, dim)
         for dim in (2, 5)
         for model in ("lorentz", "poincare", "product", "sarkar", "euclidean")
     ]
-    for contestant in contestants:
-        assert contestant.twin == (None if contestant.model == "euclidean" else "euclidean")
-        rates = [choice.get("learning_rate") for choice in contestant.choices]
-        assert rates == ([None] if contestant.model == "sarkar" else [0.3])
+    for arm in arms:
+        assert arm.twin == (None if arm.model == "euclidean" else "euclidean")
+        rates = [choice.get("learning_rate") for choice in arm.choices]
+        assert rates == ([None] if arm.model == "sarkar" else [0.3])
 
 
 def test_the_twin_takes_part_unasked(tmp_path: Path) -> None:
     config = small_config(binary_tree(tmp_path / "tree.tsv"), models=("lorentz",))
-    assert [c.model for c in HierarchyRecipe(config).contestants()] == ["lorentz", "euclidean"]
+    assert [c.model for c in HierarchyRecipe(config).arms()] == ["lorentz", "euclidean"]
 
 
 @pytest.mark.parametrize("model", ["lorentz", "poincare", "product"])
@@ -184,14 +184,14 @@ def test_a_rank_curve_rises_to_one(ranks: list[int]) -> None:
 
 
 def test_a_run(tmp_path: Path) -> None:
-    """From a file to metrics: the curved contestant beats its twin on a tree in the plane."""
+    """From a file to metrics: the curved arm beats its twin on a tree in the plane."""
     data = binary_tree(tmp_path / "tree.tsv")
     config = small_config(data, models=("lorentz",), epochs=60, seeds=2, out=tmp_path / "run")
-    outcome = run(HierarchyRecipe(config))
-    curved, flat = outcome.standings
+    run_result = run(HierarchyRecipe(config))
+    curved, flat = run_result.arm_results
     assert [r.metrics["map"] for r in curved.results] == [1.0, 1.0]
     assert curved.comparison("map").value.mean > flat.comparison("map").value.mean
-    assert {r.parameters for s in outcome.standings for r in s.results} == {30}
+    assert {r.parameters for s in run_result.arm_results for r in s.results} == {30}
     assert (tmp_path / "run/report.html").exists()
 
 

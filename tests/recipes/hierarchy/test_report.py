@@ -14,7 +14,7 @@ from beltrami.recipes.hierarchy import report
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.recipe import HierarchyRecipe
 from beltrami.recipes.hierarchy.report import _drawn, hierarchy_page, unit_disk
-from beltrami.recipes.outcome import Outcome
+from beltrami.recipes.results import RunResult
 from beltrami.recipes.runner import run
 from beltrami.report.page import Page, render
 
@@ -39,15 +39,15 @@ class Tags(HTMLParser):
         self.words.append(data)
 
 
-def finished(folder: Path, data: Path, **options: object) -> tuple[HierarchyRecipe, Outcome]:
+def finished(folder: Path, data: Path, **options: object) -> tuple[HierarchyRecipe, RunResult]:
     config = small_config(data, out=folder, **{"epochs": 3, "seeds": 2, **options})
     recipe = HierarchyRecipe(config)
     return recipe, run(recipe)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[HierarchyRecipe, Outcome]:
-    """All kinds of contestants in two dimensions and in three, labels full of markup."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[HierarchyRecipe, RunResult]:
+    """All kinds of arms in two dimensions and in three, labels full of markup."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run")
     data = binary_tree(folder / "tree.tsv", label=BAD_LABEL.replace("{}", "{0}"))
@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[HierarchyRecipe, Out
     return finished(folder / "out", data, models=models, dims=(2, 3))
 
 
-def test_the_page_shows_everything(made: tuple[HierarchyRecipe, Outcome]) -> None:
+def test_the_page_shows_everything(made: tuple[HierarchyRecipe, RunResult]) -> None:
     page = hierarchy_page(*made)
     figures = [f.heading for f in page.figures]
     assert figures == ["In the Poincaré disk", "Rank curves"]
@@ -69,9 +69,9 @@ def test_the_page_shows_everything(made: tuple[HierarchyRecipe, Outcome]) -> Non
     assert "nan" not in " ".join(Tags(text).words).lower().split()
 
 
-def test_labels_are_no_markup(made: tuple[HierarchyRecipe, Outcome]) -> None:
-    recipe, outcome = made
-    text = render(hierarchy_page(recipe, outcome))
+def test_labels_are_no_markup(made: tuple[HierarchyRecipe, RunResult]) -> None:
+    recipe, run_result = made
+    text = render(hierarchy_page(recipe, run_result))
     bare = Page("", "", (), None, (), (), "", "")
     assert "<script>alert" not in text
     assert Tags(text).scripts == Tags(render(bare)).scripts
@@ -80,38 +80,38 @@ def test_labels_are_no_markup(made: tuple[HierarchyRecipe, Outcome]) -> None:
 
 def test_one_seed_claims_nothing(tmp_path: Path) -> None:
     data = binary_tree(tmp_path / "tree.tsv")
-    recipe, outcome = finished(tmp_path / "out", data, models=("lorentz",), seeds=1)
-    page = hierarchy_page(recipe, outcome)
+    recipe, run_result = finished(tmp_path / "out", data, models=("lorentz",), seeds=1)
+    page = hierarchy_page(recipe, run_result)
     assert "chance cannot be ruled out" in page.sections[0].paragraphs[0]
     assert "By dimension" not in [section.heading for section in page.sections]
 
 
 def test_the_twin_alone_has_a_page(tmp_path: Path) -> None:
     data = binary_tree(tmp_path / "tree.tsv")
-    recipe, outcome = finished(tmp_path / "out", data, models=("euclidean",), seeds=1)
-    page = hierarchy_page(recipe, outcome)
+    recipe, run_result = finished(tmp_path / "out", data, models=("euclidean",), seeds=1)
+    page = hierarchy_page(recipe, run_result)
     assert page.lead == "15 nodes in 2 dimensions. Only the Euclidean twin was trained."
     assert [f.heading for f in page.figures] == ["Rank curves"]
-    assert "There is no trained hyperbolic contestant" in render(page)
+    assert "There is no trained hyperbolic arm" in render(page)
 
 
 def test_sarkars_tree_beside_the_twin_has_a_page(tmp_path: Path) -> None:
     data = binary_tree(tmp_path / "tree.tsv")
-    recipe, outcome = finished(tmp_path / "out", data, models=("sarkar",), seeds=1)
-    page = hierarchy_page(recipe, outcome)
+    recipe, run_result = finished(tmp_path / "out", data, models=("sarkar",), seeds=1)
+    page = hierarchy_page(recipe, run_result)
     assert "in Sarkar's tree and of" in page.lead
     assert [f.heading for f in page.figures] == ["In the Poincaré disk", "Rank curves"]
 
 
-def test_the_sentences_are_about_what_was_trained(made: tuple[HierarchyRecipe, Outcome]) -> None:
-    recipe, outcome = made
+def test_the_sentences_are_about_what_was_trained(made: tuple[HierarchyRecipe, RunResult]) -> None:
+    recipe, run_result = made
     best = max(
-        (s for s in outcome.standings if s.contestant.model in ("lorentz", "poincare", "product")),
+        (s for s in run_result.arm_results if s.arm.model in ("lorentz", "poincare", "product")),
         key=lambda s: s.comparison("map").value.mean,
     )
-    lead = hierarchy_page(recipe, outcome).lead
+    lead = hierarchy_page(recipe, run_result).lead
     assert f"{best.comparison('map').value.mean:.1%} in the" in lead
-    assert best.contestant.group in lead
+    assert best.arm.group in lead
     assert "Sarkar" not in lead
 
 
@@ -162,7 +162,7 @@ def test_of_large_trees_the_largest_branches_are_drawn(monkeypatch: pytest.Monke
 
 
 def test_a_part_of_a_tree_is_drawn_with_its_edges(
-    made: tuple[HierarchyRecipe, Outcome], monkeypatch: pytest.MonkeyPatch
+    made: tuple[HierarchyRecipe, RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MOST_DRAWN", 7)
     figure = hierarchy_page(*made).figures[0]
@@ -173,12 +173,12 @@ def test_a_part_of_a_tree_is_drawn_with_its_edges(
 def test_several_roots_meet_in_the_middle(tmp_path: Path) -> None:
     path = tmp_path / "forest.tsv"
     path.write_text("child\tparent\nb\ta\nc\ta\ny\tx\nz\tx\n")
-    recipe, outcome = finished(tmp_path / "out", path, models=("lorentz",), seeds=1)
-    figure = hierarchy_page(recipe, outcome).figures[0]
+    recipe, run_result = finished(tmp_path / "out", path, models=("lorentz",), seeds=1)
+    figure = hierarchy_page(recipe, run_result).figures[0]
     assert "(root)" in figure.svg
 
 
-def test_the_command_repeats_the_run(made: tuple[HierarchyRecipe, Outcome]) -> None:
-    recipe, outcome = made
+def test_the_command_repeats_the_run(made: tuple[HierarchyRecipe, RunResult]) -> None:
+    recipe, run_result = made
     assert isinstance(recipe.config, HierarchyConfig)
-    assert hierarchy_page(recipe, outcome).command == recipe.config.command()
+    assert hierarchy_page(recipe, run_result).command == recipe.config.command()

@@ -31,17 +31,15 @@ def prepared(config: HypLoraRunConfig) -> HypLoraRecipe:
 
 
 def first_trials(recipe: HypLoraRecipe) -> dict[str, Trial]:
-    return {
-        c.model: Trial(c.model, c.group, 0, c.settings, c.choices[0]) for c in recipe.contestants()
-    }
+    return {c.model: Trial(c.model, c.group, 0, c.settings, c.choices[0]) for c in recipe.arms()}
 
 
 def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
-    outcome = run_interrupted(SMALL, tmp_path, training=4, step=3)
-    lora, base, learned = outcome.standings
-    assert [s.contestant.model for s in outcome.standings] == ["lora", "base", "hyplora-learned"]
-    assert lora.contestant.twin is None
-    assert base.contestant.twin == learned.contestant.twin == "lora"
+    run_result = run_interrupted(SMALL, tmp_path, training=4, step=3)
+    lora, base, learned = run_result.arm_results
+    assert [s.arm.model for s in run_result.arm_results] == ["lora", "base", "hyplora-learned"]
+    assert lora.arm.twin is None
+    assert base.arm.twin == learned.arm.twin == "lora"
     assert base.results[0].parameters == 0
     # One curvature a layer more, in 3 blocks of 2 adapted layers.
     assert learned.results[0].parameters == lora.results[0].parameters + 6
@@ -108,7 +106,7 @@ def test_equal_alpha_and_a_sweep_of_curvatures() -> None:
     config = dataclasses.replace(
         SMALL, methods=("hyplora", "hyplora-boost", "full"), curvatures=(0.1, 1.0, 2.0), alpha=4.0
     )
-    found = {c.model: c for c in HypLoraRecipe(config).contestants()}
+    found = {c.model: c for c in HypLoraRecipe(config).arms()}
     assert list(found) == [
         "lora", "hyplora-c0.1", "hyplora", "hyplora-c2.0", "hyplora-boost", "full",
     ]  # fmt: skip
@@ -119,7 +117,7 @@ def test_equal_alpha_and_a_sweep_of_curvatures() -> None:
     published = dataclasses.replace(
         SMALL, preset="published-gemma3-4b", model="tiny", alpha=None, prompt="plain"
     )
-    found = {c.model: c for c in HypLoraRecipe(published).contestants()}
+    found = {c.model: c for c in HypLoraRecipe(published).arms()}
     assert found["lora"].settings["alpha"] == 64
     assert found["hyplora-learned"].settings["alpha"] == 32
 
@@ -129,7 +127,7 @@ def test_a_constant_gain_is_a_larger_alpha() -> None:
     from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
 
     config = dataclasses.replace(SMALL, methods=("lora-gained",), alpha=4.0)
-    found = {c.model: c for c in HypLoraRecipe(config).contestants()}
+    found = {c.model: c for c in HypLoraRecipe(config).arms()}
     gain = lorentz_gain(torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
     assert found["lora-gained"].settings["alpha"] == pytest.approx(4.0 * gain.item())
     assert found["lora"].settings["alpha"] == 4.0
@@ -167,9 +165,9 @@ def test_a_model_in_a_folder_and_questions_in_files(tmp_path: Path) -> None:
         seeds=1,
         out=tmp_path / "run",
     )
-    outcome = run(create(config))
-    assert outcome.document["data"]["tests"] == {"first": 1, "second": 1}
-    metrics = outcome.standings[0].results[0].metrics
+    run_result = run(create(config))
+    assert run_result.document["data"]["tests"] == {"first": 1, "second": 1}
+    metrics = run_result.arm_results[0].results[0].metrics
     assert {"accuracy in first", "accuracy in second"} <= metrics.keys()
     assert "answer_loss" in metrics  # of the one test that has solutions
 
@@ -184,9 +182,9 @@ def test_a_taxonomy(tmp_path: Path) -> None:
         seeds=1,
         out=tmp_path / "run",
     )
-    outcome = run(create(config))
-    assert outcome.document["data"]["name"] == "carnivores"
-    assert "accuracy" in outcome.standings[0].results[0].metrics
+    run_result = run(create(config))
+    assert run_result.document["data"]["name"] == "carnivores"
+    assert "accuracy" in run_result.arm_results[0].results[0].metrics
 
 
 def test_every_method_trains_and_answers(tmp_path: Path) -> None:
@@ -204,16 +202,16 @@ def test_every_method_trains_and_answers(tmp_path: Path) -> None:
         seeds=1,
         out=tmp_path / "run",
     )
-    outcome = run(create(config))
-    assert len(outcome.standings) == len(EVERY) + 2
+    run_result = run(create(config))
+    assert len(run_result.arm_results) == len(EVERY) + 2
     recipe = prepared(config)
-    for standing in outcome.standings:
-        (result,) = standing.results
-        if standing.contestant.model != "base":
+    for arm_result in run_result.arm_results:
+        (result,) = arm_result.results
+        if arm_result.arm.model != "base":
             start = recipe.build(result.trial).state_dict()
             assert start.keys() == result.state.keys()
             moved = [k for k, v in result.state.items() if not torch.equal(v, start[k])]
-            assert moved, standing.contestant.model
+            assert moved, arm_result.arm.model
             assert all(v.dtype == torch.float32 for v in result.state.values())
 
 
@@ -225,7 +223,7 @@ def test_micro_batches_change_nothing(method: str, tmp_path: Path) -> None:
     losses = []
     for name, size in (("whole", None), ("parts", 3)):
         given = dataclasses.replace(config, micro_batch=size, out=tmp_path / name)
-        result = run(create(given)).standings[-1].results[0]
+        result = run(create(given)).arm_results[-1].results[0]
         losses.append([result.value("answer_loss"), *(e["loss"] for e in result.history)])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
@@ -286,8 +284,8 @@ def test_a_gpt2_is_fine_tuned_too(tmp_path: Path) -> None:
         seeds=1,
         out=tmp_path / "run",
     )
-    outcome = run(create(config))
-    count = {s.contestant.model: s.results[0].parameters for s in outcome.standings}
+    run_result = run(create(config))
+    count = {s.arm.model: s.results[0].parameters for s in run_result.arm_results}
     assert count["lora"] == count["hyplora"] == count["parallel"] > 0
 
 

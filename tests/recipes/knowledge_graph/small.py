@@ -49,8 +49,8 @@ def small_config(data: Path | str, **options: Any) -> KnowledgeGraphRunConfig:
 
 def first_trial(recipe: KnowledgeGraphRecipe, model: str = "RotH", seed: int = 0) -> Trial:
     """A trial of the recipe's first dimension and learning rate."""
-    contestant = next(c for c in recipe.contestants() if c.model == model)
-    return Trial(model, contestant.group, seed, contestant.settings, contestant.choices[0])
+    arm = next(c for c in recipe.arms() if c.model == model)
+    return Trial(model, arm.group, seed, arm.settings, arm.choices[0])
 
 
 def session(

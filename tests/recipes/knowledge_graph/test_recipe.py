@@ -1,4 +1,4 @@
-"""A whole run: contestants, measures, the page."""
+"""A whole run: arms, measures, the page."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.recipes.tiny import numbers
 def test_every_model_has_its_twin_and_almost_its_parameters(tmp_path: Path) -> None:
     config = small_config(ring(tmp_path / "g"), models=("RotH", "RefH", "AttH"), dims=(2, 4))
     recipe = KnowledgeGraphRecipe(config)
-    found = {(c.model, c.group): c for c in recipe.contestants()}
+    found = {(c.model, c.group): c for c in recipe.arms()}
     assert len(found) == 12
-    for contestant in found.values():
-        if contestant.model.endswith("E"):
-            assert contestant.twin is None
+    for arm in found.values():
+        if arm.model.endswith("E"):
+            assert arm.twin is None
             continue
-        twin = found[contestant.model[:-1] + "E", contestant.group]
-        assert (contestant.twin, contestant.settings) == (twin.model, twin.settings)
+        twin = found[arm.model[:-1] + "E", arm.group]
+        assert (arm.twin, arm.settings) == (twin.model, twin.settings)
         sizes = [
             sum(p.numel() for p in recipe.build(first_trial(recipe, c.model)).parameters())
-            for c in (contestant, twin)
+            for c in (arm, twin)
         ]
         assert sizes[0] - sizes[1] == 4  # a curvature for each relation and direction
 
@@ -58,8 +58,8 @@ def test_measures_by_relation(tmp_path: Path) -> None:
 def test_a_run_and_its_page(tmp_path: Path) -> None:
     data, out = ring(tmp_path / "g"), tmp_path / "run"
     options: dict[str, Any] = {"models": ("RotH", "AttH"), "epochs": 2, "seeds": 2}
-    outcome = run(KnowledgeGraphRecipe(small_config(data, out=out, **options)))
-    assert [s.contestant.model for s in outcome.standings] == ["RotH", "RotE", "AttH", "AttE"]
+    run_result = run(KnowledgeGraphRecipe(small_config(data, out=out, **options)))
+    assert [s.arm.model for s in run_result.arm_results] == ["RotH", "RotE", "AttH", "AttE"]
     document = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     for trial in document["trials"]:
         assert 0 < trial["metrics"]["mrr"] <= 1 <= trial["metrics"]["mean_rank"]

@@ -42,10 +42,10 @@ def write_tree(path: Path) -> list[str]:
 
 
 def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
-    outcome = run_interrupted(TINY, tmp_path, training=2, step=5)
-    curved, twin = outcome.standings
-    assert curved.contestant.twin == twin.contestant.model == "euclidean"
-    parameters = [s.results[0].parameters for s in outcome.standings]
+    run_result = run_interrupted(TINY, tmp_path, training=2, step=5)
+    curved, twin = run_result.arm_results
+    assert curved.arm.twin == twin.arm.model == "euclidean"
+    parameters = [s.results[0].parameters for s in run_result.arm_results]
     assert max(parameters) <= 1.02 * min(parameters)
     keys = [c.metric.key for c in curved.comparisons]
     assert {"hierarchical_f1", "accuracy_1", "tie", "lca_height", "jaccard"} <= set(keys)
@@ -75,9 +75,9 @@ def test_features_that_say_the_class_are_learned(tmp_path: Path) -> None:
         seeds=1,
         out=tmp_path / "run",
     )
-    outcome = run(create(config))
-    for standing in outcome.standings:
-        found = standing.results[0].metrics
+    run_result = run(create(config))
+    for arm_result in run_result.arm_results:
+        found = arm_result.results[0].metrics
         # a class without a training leaf cannot be found, so not all need be right
         assert found["accuracy_1"] is not None
         assert found["accuracy_1"] > 0.8

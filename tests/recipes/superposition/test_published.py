@@ -64,13 +64,13 @@ def test_only_the_papers_settings_count() -> None:
     )
     for options, expected in (({}, True), *((other, False) for other in others)):
         recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper", **options))
-        linear = recipe.contestants()[0]
+        linear = recipe.arms()[0]
         assert has_published_settings(linear.settings) is expected
     large = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
-    assert has_large_settings(large.contestants()[0].settings)
-    assert not has_published_settings(large.contestants()[0].settings)
+    assert has_large_settings(large.arms()[0].settings)
+    assert not has_published_settings(large.arms()[0].settings)
     rough = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", tf32=True))
-    assert has_large_settings(rough.contestants()[0].settings)  # its row says TF32
+    assert has_large_settings(rough.arms()[0].settings)  # its row says TF32
 
 
 def test_a_page_beside_the_published_numbers(

@@ -1,4 +1,4 @@
-"""The cones recipe: contestants, models, training and measures.
+"""The cones recipe: arms, models, training and measures.
 
 Under torchrun the processes share each batch and add up their gradients.
 """
@@ -21,13 +21,13 @@ from beltrami.models.hierarchy.cones import ConeEmbedding, cone_loss, epoch_pair
 from beltrami.optim import RiemannianAdam
 from beltrami.recipes.cones.config import NAMES, TWIN, ConesConfig
 from beltrami.recipes.cones.layout import tree_layout
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.best import BestState
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
 MANIFOLDS: dict[str, Manifold] = {
@@ -80,13 +80,13 @@ class ConesRecipe(Recipe[ConesConfig]):
         """Name, sizes and digest."""
         return self._facts
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Each geometry at each share; the Euclidean twin is there in every group."""
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
         names = ("dim", "epochs", "batch", "min_radius", "margin")
         common = {name: getattr(self.config, name) for name in names}
         return [
-            Contestant(
+            Arm(
                 model,
                 f"{percent(share)}% of the implied pairs shown",
                 {"share": share, **common},
@@ -128,11 +128,11 @@ class ConesRecipe(Recipe[ConesConfig]):
         }
         return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.cones.report import cones_page
 
-        return cones_page(self, outcome)
+        return cones_page(self, run_result)
 
 
 def percent(share: float) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beltrami.recipes.cones.config import NAMES
-from beltrami.recipes.outcome import Outcome
 from beltrami.recipes.pages import model_name, run_facts, training_figure
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.results import RunResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Series, line_chart
 from beltrami.report.page import Figure, Page, Section
 
@@ -29,20 +29,20 @@ HOW_IT_IS_MEASURED = (
 )
 
 
-def cones_page(recipe: ConesRecipe, outcome: Outcome) -> Page:
+def cones_page(recipe: ConesRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
     data, config = recipe.data_facts(), recipe.config
     return Page(
         title=f"{data['name']}: entailment cones in curved and flat space",
-        lead=_lead(outcome),
+        lead=_lead(run_result),
         figures=tuple(
-            _share_figure(outcome, key, title)
+            _share_figure(run_result, key, title)
             for key, title in (("f1", "F1"), ("average_precision", "Average precision"))
         ),
         table=None,
         sections=(
-            Section("The comparison", (), (), standing_tables(outcome, NAMES)),
-            Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+            Section("The comparison", (), (), result_tables(run_result, NAMES)),
+            Section("How it was trained", (), (training_figure(run_result, NAMES),)),
             Section("How it is measured", HOW_IT_IS_MEASURED),
         ),
         facts=(
@@ -56,28 +56,31 @@ def cones_page(recipe: ConesRecipe, outcome: Outcome) -> Page:
                 f"Riemannian Adam, {config.dim} dimensions, {config.epochs} epochs, "
                 f"{config.batch} pairs a step, float64",
             ),
-            *run_facts(outcome, NAMES),
+            *run_facts(run_result, NAMES),
         ),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _lead(outcome: Outcome) -> str:
-    group, standings = list(outcome.groups().items())[-1]
-    scores = (f"{model_name(s, NAMES)} {s.comparison('f1').value.format()}" for s in standings)
+def _lead(run_result: RunResult) -> str:
+    group, arm_results = list(run_result.groups().items())[-1]
+    scores = (f"{model_name(s, NAMES)} {s.comparison('f1').value.format()}" for s in arm_results)
     return " ".join(
-        [f"With {group}, F1 on pairs that were not is: {', '.join(scores)}.", *_verdicts(outcome)]
+        [
+            f"With {group}, F1 on pairs that were not is: {', '.join(scores)}.",
+            *_verdicts(run_result),
+        ]
     )
 
 
-def _verdicts(outcome: Outcome) -> list[str]:
+def _verdicts(run_result: RunResult) -> list[str]:
     """At how many shares each geometry is better or worse than its twin, by F1."""
     found: dict[str, list[str]] = {}
-    for standing in outcome.standings:
-        if standing.contestant.twin:
-            verdict = standing.comparison("f1").verdict
-            found.setdefault(model_name(standing, NAMES), []).append(verdict)
+    for arm_result in run_result.arm_results:
+        if arm_result.arm.twin:
+            verdict = arm_result.comparison("f1").verdict
+            found.setdefault(model_name(arm_result, NAMES), []).append(verdict)
     return [
         f"Of {len(verdicts)} shares, {name} is better than its Euclidean twin at "
         f"{verdicts.count('better')}, worse at {verdicts.count('worse')}, and at "
@@ -87,13 +90,13 @@ def _verdicts(outcome: Outcome) -> list[str]:
     ]
 
 
-def _share_figure(outcome: Outcome, key: str, title: str) -> Figure:
+def _share_figure(run_result: RunResult, key: str, title: str) -> Figure:
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for standing in outcome.standings:
-        value = standing.comparison(key).value
+    for arm_result in run_result.arm_results:
+        value = arm_result.comparison(key).value
         width = value.half_width or 0.0
-        share = 100 * float(standing.contestant.settings["share"])
-        lines.setdefault(model_name(standing, NAMES), []).append(
+        share = 100 * float(arm_result.arm.settings["share"])
+        lines.setdefault(model_name(arm_result, NAMES), []).append(
             (share, value.mean, max(0.0, value.mean - width), min(1.0, value.mean + width))
         )
     series = [

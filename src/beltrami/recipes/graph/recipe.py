@@ -1,4 +1,4 @@
-"""The graph recipe: contestants, models and measures.
+"""The graph recipe: arms, models and measures.
 
 Training is full-batch. Under torchrun every process does the same work, and the processes agree on
 the validation scores by which they decide; nothing is gained but that it works.
@@ -28,13 +28,13 @@ from beltrami.models.graph import (
 )
 from beltrami.recipes.graph.config import LAYER_NAMES, NAMES, TREE, TWIN, GraphRunConfig
 from beltrami.recipes.graph.training import Task, link_task, node_task, train_graph
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
 Data = TypeVar("Data", Graph, NodeSplit | LinkSplit)
@@ -119,7 +119,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         """Name, sizes and digest."""
         return self._facts
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Each kind of layer in hyperbolic space, and its twin."""
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
         names = ("task", "epochs", "validate_every", "weight_decay")
@@ -137,7 +137,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
             for model, shape in ((self.config.geometry, curved), (TWIN, twin)):
                 settings = {**common, "model": dataclasses.asdict(shape)}
                 control = None if model == TWIN else TWIN
-                found.append(Contestant(model, LAYER_NAMES[layer], settings, control, rates))
+                found.append(Arm(model, LAYER_NAMES[layer], settings, control, rates))
         return found
 
     def build(self, trial: Trial) -> nn.Module:
@@ -161,11 +161,11 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         metrics = {**task.test(), "validation": task.validate()}
         return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.graph.report import graph_page
 
-        return graph_page(self, outcome)
+        return graph_page(self, run_result)
 
     def _model(self, config: GraphConfig) -> nn.Module:
         if self.config.task == "links":

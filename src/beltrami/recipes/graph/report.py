@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beltrami.recipes.graph.config import NAMES
-from beltrami.recipes.outcome import Outcome
 from beltrami.recipes.pages import model_name, run_facts, training_figure
 from beltrami.recipes.recipe import Metric
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.results import RunResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Estimate, Group, dot_chart
 from beltrami.report.page import Figure, Page, Section
 
@@ -36,7 +36,7 @@ HOW_IT_IS_COMPARED = (
 )
 
 
-def graph_page(recipe: GraphRecipe, outcome: Outcome) -> Page:
+def graph_page(recipe: GraphRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
     data, config = recipe.data_facts(), recipe.config
     task, how = TASKS[config.task]
@@ -44,13 +44,13 @@ def graph_page(recipe: GraphRecipe, outcome: Outcome) -> Page:
     classes = f", {data['classes']} classes" if data["classes"] else ""
     return Page(
         title=f"{data['name']}: {task} in curved and flat space",
-        lead=_lead(outcome, shown[0], recipe.chosen_by),
-        figures=tuple(_dots(outcome, metric) for metric in shown),
+        lead=_lead(run_result, shown[0], recipe.chosen_by),
+        figures=tuple(_dots(run_result, metric) for metric in shown),
         table=None,
         sections=(
-            Section("The comparison", (), (), standing_tables(outcome, NAMES)),
-            Section("How it was trained", (), (training_figure(outcome, NAMES),)),
-            Section("How it is measured", (how, twin_sizes(outcome), HOW_IT_IS_COMPARED)),
+            Section("The comparison", (), (), result_tables(run_result, NAMES)),
+            Section("How it was trained", (), (training_figure(run_result, NAMES),)),
+            Section("How it is measured", (how, twin_sizes(run_result), HOW_IT_IS_COMPARED)),
         ),
         facts=(
             (
@@ -63,21 +63,21 @@ def graph_page(recipe: GraphRecipe, outcome: Outcome) -> Page:
                 f"Riemannian AdamW, {config.epochs} full-batch steps, hidden and last widths "
                 f"{', '.join(map(str, config.widths))} (hyperbolic)",
             ),
-            *run_facts(outcome, NAMES),
+            *run_facts(run_result, NAMES),
         ),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def twin_sizes(outcome: Outcome) -> str:
+def twin_sizes(run_result: RunResult) -> str:
     """How the twins compare in parameters, by their counts."""
     apart = []
-    for name, standings in outcome.groups().items():
-        sizes = {s.contestant.model: s.results[0].parameters for s in standings}
-        for standing in standings:
-            if standing.contestant.twin:
-                own, twin = sizes[standing.contestant.model], sizes[standing.contestant.twin]
+    for name, arm_results in run_result.groups().items():
+        sizes = {s.arm.model: s.results[0].parameters for s in arm_results}
+        for arm_result in arm_results:
+            if arm_result.arm.twin:
+                own, twin = sizes[arm_result.arm.model], sizes[arm_result.arm.twin]
                 if abs(twin - own) > ALIKE * own:
                     apart.append(
                         f"{name}: {own:,} and {twin:,} in the twin ({twin / own - 1:+.1%})"
@@ -91,15 +91,11 @@ def twin_sizes(outcome: Outcome) -> str:
     return f"{text}Numbers of parameters that differ by more than {ALIKE:.0%}: {'; '.join(apart)}."
 
 
-def _lead(outcome: Outcome, metric: Metric, chosen_by: str) -> str:
+def _lead(run_result: RunResult, metric: Metric, chosen_by: str) -> str:
     """The kind of layer that did best on validation data, with its twin."""
-    curved = [s for s in outcome.standings if s.contestant.twin]
+    curved = [s for s in run_result.arm_results if s.arm.twin]
     best = max(curved, key=lambda s: s.comparison(chosen_by).value.mean)
-    twin = next(
-        s
-        for s in outcome.groups()[best.contestant.group]
-        if s.contestant.model == best.contestant.twin
-    )
+    twin = next(s for s in run_result.groups()[best.arm.group] if s.arm.model == best.arm.twin)
     gap = best.comparison(metric.key)
     said = {
         "better": "The interval of the difference is above 0.",
@@ -108,13 +104,13 @@ def _lead(outcome: Outcome, metric: Metric, chosen_by: str) -> str:
         "": "One seed gives no interval.",
     }[gap.verdict]
     return (
-        f"{best.contestant.group} did best on validation data. On test data, "
+        f"{best.arm.group} did best on validation data. On test data, "
         f"{metric.title} is {gap.value.format()} in hyperbolic space and "
         f"{twin.comparison(metric.key).value.format()} in the Euclidean twin. {said}"
     )
 
 
-def _dots(outcome: Outcome, metric: Metric) -> Figure:
+def _dots(run_result: RunResult, metric: Metric) -> Figure:
     groups = [
         Group(
             name,
@@ -122,10 +118,10 @@ def _dots(outcome: Outcome, metric: Metric) -> Figure:
                 model_name(s, NAMES): Estimate.around(
                     s.comparison(metric.key).value.mean, s.comparison(metric.key).value.half_width
                 )
-                for s in standings
+                for s in arm_results
             },
         )
-        for name, standings in outcome.groups().items()
+        for name, arm_results in run_result.groups().items()
     ]
     svg = dot_chart(
         groups,

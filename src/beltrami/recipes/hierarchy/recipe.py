@@ -1,4 +1,4 @@
-"""The hierarchy recipe: contestants, models and measures."""
+"""The hierarchy recipe: arms, models and measures."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
 from beltrami.recipes.hierarchy.training import SMALL, train_table
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
 START = 1e-3  # root mean square distance of the points from the origin
@@ -86,7 +86,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             "digest": self._digest,
         }
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Each geometry at each dimension; the Euclidean twin is there whether named or not."""
         geometries: list[Geometry] = [g for g in self.config.models if g != TWIN]
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
@@ -106,9 +106,9 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
                 twin = None if geometry == TWIN else TWIN
                 if geometry == "sarkar":
                     placed = {"dim": dim, "max_distortion": SARKAR_DISTORTION}
-                    found.append(Contestant(geometry, group, placed, twin))
+                    found.append(Arm(geometry, group, placed, twin))
                 else:
-                    found.append(Contestant(geometry, group, trained, twin, rates))
+                    found.append(Arm(geometry, group, trained, twin, rates))
         return found
 
     def build(self, trial: Trial) -> nn.Module:
@@ -181,11 +181,11 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             _rank_curve(found.ranks),
         )
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.hierarchy.report import hierarchy_page
 
-        return hierarchy_page(self, outcome)
+        return hierarchy_page(self, run_result)
 
     def _sources(self) -> int | None:
         """From how many nodes distances are compared; None for all."""
@@ -231,7 +231,7 @@ class PlacedTree(nn.Module):
 
 
 def manifold_of(model: str, dim: int) -> Manifold:
-    """The space of a contestant."""
+    """The space of an arm."""
     if model == "lorentz":
         return Lorentz(1.0)
     if model == "poincare":

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from beltrami.data import Hierarchy, Tree
 from beltrami.recipes.hierarchy.config import NAMES, TWIN
-from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.results import ArmResult, RunResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Series, line_chart
 from beltrami.report.disk import disk_svg
 from beltrami.report.page import Figure, Page, Section
@@ -34,51 +34,51 @@ HOW_IT_IS_MEASURED = (
 )
 
 
-def hierarchy_page(recipe: HierarchyRecipe, outcome: Outcome) -> Page:
+def hierarchy_page(recipe: HierarchyRecipe, run_result: RunResult) -> Page:
     """The page of a finished run; pictures show the first seed."""
     hierarchy = recipe.hierarchy
-    curved, twin = _leaders(outcome)
+    curved, twin = _leaders(run_result)
     sections = [
-        Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+        Section("How it was trained", (), (training_figure(run_result, NAMES),)),
         Section("How it is measured", HOW_IT_IS_MEASURED),
     ]
     if len(recipe.config.dims) > 1:
-        sections.insert(0, Section("By dimension", (), _dimension_figures(outcome)))
+        sections.insert(0, Section("By dimension", (), _dimension_figures(run_result)))
     return Page(
         title=f"{hierarchy.name}: a hierarchy in curved and flat space",
         lead=_lead(hierarchy, curved, twin),
         figures=(
-            *_disk_figures(recipe, outcome),
-            _rank_figure(outcome),
+            *_disk_figures(recipe, run_result),
+            _rank_figure(run_result),
         ),
         table=None,
         sections=(
-            Section("The comparison", _verdicts(outcome), (), standing_tables(outcome, NAMES)),
+            Section("The comparison", _verdicts(run_result), (), result_tables(run_result, NAMES)),
             *sections,
         ),
-        facts=(*_facts(recipe), *run_facts(outcome, NAMES)),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        facts=(*_facts(recipe), *run_facts(run_result, NAMES)),
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _leaders(outcome: Outcome) -> tuple[Standing, Standing]:
-    """The curved contestant with the highest MAP, a trained one where there is one; its twin."""
-    curved = [s for s in outcome.standings if s.contestant.twin]
-    curved = [s for s in curved if s.contestant.model != "sarkar"] or curved
-    twins = {s.contestant.group: s for s in outcome.standings if s.contestant.model == TWIN}
+def _leaders(run_result: RunResult) -> tuple[ArmResult, ArmResult]:
+    """The curved arm with the highest MAP, a trained one where there is one; its twin."""
+    curved = [s for s in run_result.arm_results if s.arm.twin]
+    curved = [s for s in curved if s.arm.model != "sarkar"] or curved
+    twins = {s.arm.group: s for s in run_result.arm_results if s.arm.model == TWIN}
     if not curved:
-        only = outcome.standings[0]
+        only = run_result.arm_results[0]
         return only, only
     best = max(curved, key=lambda s: s.comparison("map").value.mean)
-    return best, twins[best.contestant.group]
+    return best, twins[best.arm.group]
 
 
-def _lead(hierarchy: Hierarchy, curved: Standing, twin: Standing) -> str:
-    size = f"{len(hierarchy):,} nodes in {curved.contestant.group}."
+def _lead(hierarchy: Hierarchy, curved: ArmResult, twin: ArmResult) -> str:
+    size = f"{len(hierarchy):,} nodes in {curved.arm.group}."
     if curved is twin:
         return f"{size} Only the Euclidean twin was trained."
-    sarkar = curved.contestant.model == "sarkar"
+    sarkar = curved.arm.model == "sarkar"
     place = _name(curved) if sarkar else f"the {_name(curved)} geometry"
     return (
         f"{size} Looking for a node's ancestors among its nearest points has an average precision "
@@ -87,32 +87,32 @@ def _lead(hierarchy: Hierarchy, curved: Standing, twin: Standing) -> str:
     )
 
 
-def _verdicts(outcome: Outcome) -> tuple[str, ...]:
-    """A sentence for each trained curved contestant: picking the best first would flatter it."""
+def _verdicts(run_result: RunResult) -> tuple[str, ...]:
+    """A sentence for each trained curved arm: picking the best first would flatter it."""
     found = []
-    for standing in outcome.standings:
-        if standing.contestant.twin is None or standing.contestant.model == "sarkar":
+    for arm_result in run_result.arm_results:
+        if arm_result.arm.twin is None or arm_result.arm.model == "sarkar":
             continue
-        comparison = standing.comparison("map")
+        comparison = arm_result.comparison("map")
         gap = comparison.difference
-        who = f"{_name(standing)}, {standing.contestant.group}"
+        who = f"{_name(arm_result)}, {arm_result.arm.group}"
         if gap is None or gap.half_width is None:
             found.append(f"{who}: one seed gives no interval, so chance cannot be ruled out.")
             continue
         words = {"better": "curvature helps", "worse": "curvature does not help"}
         verdict = words.get(comparison.verdict, "the seeds do not tell it from its twin")
         found.append(f"{who}: {verdict}; MAP differs from the twin's by {gap.format()}.")
-    return tuple(found) or ("There is no trained hyperbolic contestant to compare.",)
+    return tuple(found) or ("There is no trained hyperbolic arm to compare.",)
 
 
-def _name(standing: Standing) -> str:
-    return NAMES[standing.contestant.model]
+def _name(arm_result: ArmResult) -> str:
+    return NAMES[arm_result.arm.model]
 
 
-def _disk_figures(recipe: HierarchyRecipe, outcome: Outcome) -> tuple[Figure, ...]:
-    """The disk of the best contestant that is one hyperbolic space; a product is none."""
-    single = [s for s in outcome.standings if s.contestant.model in ("lorentz", "poincare")]
-    single = single or [s for s in outcome.standings if s.contestant.model == "sarkar"]
+def _disk_figures(recipe: HierarchyRecipe, run_result: RunResult) -> tuple[Figure, ...]:
+    """The disk of the best arm that is one hyperbolic space; a product is none."""
+    single = [s for s in run_result.arm_results if s.arm.model in ("lorentz", "poincare")]
+    single = single or [s for s in run_result.arm_results if s.arm.model == "sarkar"]
     if not single:
         return ()
     best = max(single, key=lambda s: s.comparison("map").value.mean)
@@ -120,19 +120,19 @@ def _disk_figures(recipe: HierarchyRecipe, outcome: Outcome) -> tuple[Figure, ..
     return (_disk(recipe.hierarchy, tree, _drawn(tree), _tangent(best), best),)
 
 
-def _tangent(standing: Standing) -> Tensor:
+def _tangent(arm_result: ArmResult) -> Tensor:
     """Tangent vectors at the origin of the first seed's points."""
     from beltrami.recipes.hierarchy.recipe import manifold_of
 
-    state = standing.results[0].state
+    state = arm_result.results[0].state
     if "tangent" in state:
         return state["tangent"]
     points = state["weight"]
-    return manifold_of(standing.contestant.model, points.shape[-1]).log0(points)
+    return manifold_of(arm_result.arm.model, points.shape[-1]).log0(points)
 
 
 def _disk(
-    hierarchy: Hierarchy, tree: Tree, nodes: Sequence[int], tangent: Tensor, standing: Standing
+    hierarchy: Hierarchy, tree: Tree, nodes: Sequence[int], tangent: Tensor, arm_result: ArmResult
 ) -> Figure:
     number = {label: i for i, label in enumerate(hierarchy.labels)}
     place = {node: i for i, node in enumerate(nodes)}
@@ -157,8 +157,7 @@ def _disk(
         colour="depth",
     )
     caption = (
-        f"{_name(standing)}, {standing.contestant.group}, first seed; {shown}. {how} "
-        "Colour is depth."
+        f"{_name(arm_result)}, {arm_result.arm.group}, first seed; {shown}. {how} Colour is depth."
     )
     return Figure("In the Poincaré disk", svg, caption, wide=True)
 
@@ -188,11 +187,11 @@ def _drawn(tree: Tree) -> list[int]:
     return sorted(largest)
 
 
-def _rank_figure(outcome: Outcome) -> Figure:
-    group = outcome.standings[0].contestant.group
+def _rank_figure(run_result: RunResult) -> Figure:
+    group = run_result.arm_results[0].arm.group
     series = [
         Series(_name(s), s.results[0].curves["rank"], s.results[0].curves["share"])
-        for s in outcome.groups()[group]
+        for s in run_result.groups()[group]
     ]
     svg = line_chart(
         series,
@@ -207,23 +206,23 @@ def _rank_figure(outcome: Outcome) -> Figure:
     return Figure("Rank curves", svg, f"{group}, first seed. The higher on the left, the better.")
 
 
-def _dimension_figures(outcome: Outcome) -> tuple[Figure, ...]:
+def _dimension_figures(run_result: RunResult) -> tuple[Figure, ...]:
     return tuple(
-        _dimension_figure(outcome, key, label, log)
+        _dimension_figure(run_result, key, label, log)
         for key, label, log in (("map", "MAP", False), ("mean_rank", "Mean rank", True))
     )
 
 
-def _dimension_figure(outcome: Outcome, key: str, label: str, log: bool) -> Figure:
+def _dimension_figure(run_result: RunResult, key: str, label: str, log: bool) -> Figure:
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for standing in outcome.standings:
-        value = standing.comparison(key).value
+    for arm_result in run_result.arm_results:
+        value = arm_result.comparison(key).value
         width = value.half_width or 0.0
         low = value.mean - width
         if log and low <= 0:
             low = value.mean  # has no place on the axis
-        dim = float(standing.contestant.settings["dim"])
-        lines.setdefault(_name(standing), []).append((dim, value.mean, low, value.mean + width))
+        dim = float(arm_result.arm.settings["dim"])
+        lines.setdefault(_name(arm_result), []).append((dim, value.mean, low, value.mean + width))
     series = [
         Series(name, *([point[i] for point in sorted(points)] for i in range(4)))
         for name, points in lines.items()

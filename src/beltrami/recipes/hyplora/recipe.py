@@ -1,4 +1,4 @@
-"""The hyplora recipe: contestants, models and measures."""
+"""The hyplora recipe: arms, models and measures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from beltrami.recipes.hyplora.scoring import (
     kept_megabytes,
 )
 from beltrami.recipes.hyplora.training import fine_tune
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.progress import ProgressListener
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
@@ -41,7 +41,7 @@ from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.data.word_problems import WordProblem
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page, Table
 
 FITTED = 64  # questions that a curvature is fitted to
@@ -115,7 +115,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """Questions and the model: both decide what comes out."""
         return self._facts
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """LoRA, and whoever is compared with it."""
         config = self.config
         common = {name: getattr(config.chosen, name) for name in _SETTINGS}
@@ -136,7 +136,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 }
                 twin = None if method == TWIN else TWIN
                 choices = ({},) if method == "base" else rates
-                found.append(Contestant(name, "", settings, twin, choices))
+                found.append(Arm(name, "", settings, twin, choices))
         return found
 
     def _alpha(self, method: str) -> float:
@@ -147,7 +147,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         return self.config.chosen.hyplora_alpha or alpha if method in HYPLORA else alpha
 
     def _variants(self, method: str) -> list[tuple[str, dict[str, Any]]]:
-        """Names and options of a method's contestants: one each, but a sweep for "hyplora"."""
+        """Names and options of a method's arms: one each, but a sweep for "hyplora"."""
         if method not in HYPLORA:
             return [(method, {})]
         told = HYPLORA[method]
@@ -173,10 +173,10 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """Say now, and not after the other methods are trained, where there is no such norm."""
         from beltrami.peft.residual_norm import NoResidualNormError
 
-        contestant = next(c for c in self.contestants() if c.model == RESIDUAL)
+        arm = next(c for c in self.arms() if c.model == RESIDUAL)
         try:
             with torch.device("meta"):
-                model = fine_tuned(self.base.skeleton(), contestant.settings, [])
+                model = fine_tuned(self.base.skeleton(), arm.settings, [])
                 model.train()(input_ids=torch.zeros(1, 2, dtype=torch.int64))
         except NoResidualNormError as error:
             others = [str(m) for m in self.config.methods if m != RESIDUAL] or [TWIN]
@@ -258,17 +258,17 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
             {"answers": said},
         )
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.hyplora.report import hyplora_page
 
-        return hyplora_page(self, outcome)
+        return hyplora_page(self, run_result)
 
-    def tables(self, outcome: Outcome) -> Sequence[Table]:
+    def tables(self, run_result: RunResult) -> Sequence[Table]:
         """One for all: a row a method."""
         from beltrami.recipes.hyplora.report import methods_table
 
-        return (methods_table(outcome, self.names),)
+        return (methods_table(run_result, self.names),)
 
     @cached_property
     def _coded(self) -> dict[str, list[Coded]]:

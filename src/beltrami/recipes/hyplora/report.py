@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from beltrami.analysis.intervals import mean_interval
 from beltrami.recipes.hyplora.config import TWIN
-from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure
+from beltrami.recipes.results import ArmResult, RunResult, TrialResult
 from beltrami.recipes.tables import difference_cell, show
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, histogram, line_chart
 from beltrami.report.page import Cell, Figure, Page, Row, Section, Table
@@ -43,16 +43,16 @@ WHAT_A_GAIN_IS = (
 )
 
 
-def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
+def hyplora_page(recipe: HypLoraRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
     data, config, names = recipe.data_facts(), recipe.config, recipe.names
-    twin = _twin(outcome)
-    curved = [s for s in outcome.standings if s.contestant.model.startswith("hyplora")]
+    twin = _twin(run_result)
+    curved = [s for s in run_result.arm_results if s.arm.model.startswith("hyplora")]
     tests = ", ".join(f"{count:,} of {name}" for name, count in data["tests"].items())
     sections = [
-        Section("The comparison", (), (), (methods_table(outcome, names),)),
+        Section("The comparison", (), (), (methods_table(run_result, names),)),
     ]
-    if figures := _accuracy_figures(recipe, outcome):
+    if figures := _accuracy_figures(recipe, run_result):
         sections.append(Section("By difficulty and by test", (), figures))
     if gains := _gain_figures(curved, names):
         sections.append(Section("Gains", WHAT_A_GAIN_IS, gains))
@@ -61,13 +61,13 @@ def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
     if curved:
         sections.append(_cases(recipe.questions.tested, twin, curved[0], names))
     sections += [
-        Section("How it was trained", (), (training_figure(outcome, names),)),
+        Section("How it was trained", (), (training_figure(run_result, names),)),
         Section("How it is measured", HOW_IT_IS_MEASURED),
     ]
     return Page(
         title=f"{data['name']}: fine-tuning {data['model']}",
         lead=_lead(twin, curved, names),
-        figures=(_score_figure(outcome, names),),
+        figures=(_score_figure(run_result, names),),
         table=None,
         sections=tuple(sections),
         facts=(
@@ -80,34 +80,32 @@ def hyplora_page(recipe: HypLoraRecipe, outcome: Outcome) -> Page:
             ),
             (
                 "Adapters",
-                f"rank {config.chosen.rank}, {_alphas(outcome)}, dropout "
+                f"rank {config.chosen.rank}, {_alphas(run_result)}, dropout "
                 f"{config.chosen.dropout:g}, on {', '.join(config.chosen.targets)}",
             ),
             (
                 "Training",
                 f"AdamW, {config.chosen.epochs:g} epochs, {config.chosen.batch} questions a step",
             ),
-            *run_facts(outcome, names),
+            *run_facts(run_result, names),
         ),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _alphas(outcome: Outcome) -> str:
+def _alphas(run_result: RunResult) -> str:
     """One alpha for all, or the inequality."""
     found: dict[float, list[str]] = {}
-    for standing in outcome.standings:
-        found.setdefault(standing.contestant.settings["alpha"], []).append(
-            standing.contestant.model
-        )
+    for arm_result in run_result.arm_results:
+        found.setdefault(arm_result.arm.settings["alpha"], []).append(arm_result.arm.model)
     if len(found) == 1:
         return f"alpha {next(iter(found)):g}"
     shown = (f"{alpha:g} ({', '.join(models)})" for alpha, models in found.items())
     return f"unequal alphas {', '.join(shown)}"
 
 
-def _lead(twin: Standing, curved: Sequence[Standing], names: Mapping[str, str]) -> str:
+def _lead(twin: ArmResult, curved: Sequence[ArmResult], names: Mapping[str, str]) -> str:
     plain = f"LoRA gets {twin.comparison('accuracy').value.format()} of the answers right"
     if not curved:
         return f"{plain}."
@@ -116,26 +114,26 @@ def _lead(twin: Standing, curved: Sequence[Standing], names: Mapping[str, str]) 
     return f"{plain}, {name} {found.value.format()}. {VERDICTS[found.verdict]}"
 
 
-def methods_table(outcome: Outcome, names: Mapping[str, str]) -> Table:
+def methods_table(run_result: RunResult, names: Mapping[str, str]) -> Table:
     """A row a method: how right it is, what it costs, and which rate it chose."""
-    twin = _twin(outcome)
+    twin = _twin(run_result)
     rows = []
-    for standing in outcome.standings:
-        found = {c.metric.key: c for c in standing.comparisons}
-        control = standing.contestant.model == TWIN
+    for arm_result in run_result.arm_results:
+        found = {c.metric.key: c for c in arm_result.comparisons}
+        control = arm_result.arm.model == TWIN
         values: list[str | Cell] = []
         for key in ("accuracy", "answer_loss"):
             one = found.get(key)  # tests without solutions have no loss
             values.append("–" if one is None else show(one.value, 3))
             values.append("–" if control or one is None else difference_cell(one))
-        first = standing.results[0]
+        first = arm_result.results[0]
         values += [
             f"{first.parameters:,}",
-            _ratio(_mean_seconds(standing), _mean_seconds(twin)),
+            _ratio(_mean_seconds(arm_result), _mean_seconds(twin)),
             _ratio(first.metrics.get("kept"), twin.results[0].metrics.get("kept")),
-            _rate(standing),
+            _rate(arm_result),
         ]
-        rows.append(Row(model_name(standing, names), "", tuple(values)))
+        rows.append(Row(model_name(arm_result, names), "", tuple(values)))
     seeds = len(twin.results)
     spread = (
         f"Mean ± 95% t-interval over {seeds} seeds, differences to LoRA paired by seed."
@@ -155,12 +153,12 @@ def methods_table(outcome: Outcome, names: Mapping[str, str]) -> Table:
     return Table(spread, columns, tuple(rows), head="Method")
 
 
-def _twin(outcome: Outcome) -> Standing:
-    return next(s for s in outcome.standings if s.contestant.model == TWIN)
+def _twin(run_result: RunResult) -> ArmResult:
+    return next(s for s in run_result.arm_results if s.arm.model == TWIN)
 
 
-def _mean_seconds(standing: Standing) -> float:
-    times = [result.seconds for result in standing.results]
+def _mean_seconds(arm_result: ArmResult) -> float:
+    times = [result.seconds for result in arm_result.results]
     return sum(times) / len(times)
 
 
@@ -168,18 +166,18 @@ def _ratio(value: float | None, unit: float | None) -> str:
     return f"{value / unit:.2f}" if value and unit else "–"
 
 
-def _rate(standing: Standing) -> str:
-    rate = standing.choice.get(
-        "learning_rate", standing.results[0].trial.choice.get("learning_rate")
+def _rate(arm_result: ArmResult) -> str:
+    rate = arm_result.choice.get(
+        "learning_rate", arm_result.results[0].trial.choice.get("learning_rate")
     )
     return "–" if rate is None else f"{rate:g}"
 
 
-def _score_figure(outcome: Outcome, names: Mapping[str, str]) -> Figure:
+def _score_figure(run_result: RunResult, names: Mapping[str, str]) -> Figure:
     estimates = {}
-    for standing in outcome.standings:
-        value = standing.comparison("accuracy").value
-        estimates[model_name(standing, names)] = Estimate.around(value.mean, value.half_width)
+    for arm_result in run_result.arm_results:
+        value = arm_result.comparison("accuracy").value
+        estimates[model_name(arm_result, names)] = Estimate.around(value.mean, value.half_width)
     svg = dot_chart(
         [Group("Exact match", estimates)],
         title="Right answers by method",
@@ -189,7 +187,7 @@ def _score_figure(outcome: Outcome, names: Mapping[str, str]) -> Figure:
     return Figure("Right answers", svg, "All tests; bars are 95% intervals over seeds.", wide=True)
 
 
-def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, ...]:
+def _accuracy_figures(recipe: HypLoraRecipe, run_result: RunResult) -> tuple[Figure, ...]:
     figures = []
     names = recipe.names
     steps = sorted({p.steps for p in recipe.questions.tested if p.steps})
@@ -197,7 +195,9 @@ def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, 
         svg = line_chart(
             [
                 s
-                for s in (_by_steps(standing, steps, names) for standing in outcome.standings)
+                for s in (
+                    _by_steps(arm_result, steps, names) for arm_result in run_result.arm_results
+                )
                 if s.x
             ],
             title="Right answers by number of steps",
@@ -213,9 +213,9 @@ def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, 
         groups = []
         for name in recipe.questions.tests:
             estimates = {}
-            for standing in outcome.standings:
-                value = standing.comparison(f"accuracy in {name}").value
-                estimates[model_name(standing, names)] = Estimate.around(
+            for arm_result in run_result.arm_results:
+                value = arm_result.comparison(f"accuracy in {name}").value
+                estimates[model_name(arm_result, names)] = Estimate.around(
                     value.mean, value.half_width
                 )
             groups.append(Group(name, estimates))
@@ -229,10 +229,10 @@ def _accuracy_figures(recipe: HypLoraRecipe, outcome: Outcome) -> tuple[Figure, 
     return tuple(figures)
 
 
-def _by_steps(standing: Standing, steps: Sequence[int], names: Mapping[str, str]) -> Series:
+def _by_steps(arm_result: ArmResult, steps: Sequence[int], names: Mapping[str, str]) -> Series:
     x, means, low, high = [], [], [], []
     for n in steps:
-        values = [r.value(f"accuracy {n} steps") for r in standing.results]
+        values = [r.value(f"accuracy {n} steps") for r in arm_result.results]
         if all(map(math.isfinite, values)):
             interval = mean_interval(values)
             width = interval.half_width or 0.0
@@ -240,17 +240,17 @@ def _by_steps(standing: Standing, steps: Sequence[int], names: Mapping[str, str]
             means.append(interval.mean)
             low.append(max(0.0, interval.mean - width))
             high.append(min(1.0, interval.mean + width))
-    return Series(model_name(standing, names), x, means, low, high)
+    return Series(model_name(arm_result, names), x, means, low, high)
 
 
-def _gain_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> tuple[Figure, ...]:
+def _gain_figures(curved: Sequence[ArmResult], names: Mapping[str, str]) -> tuple[Figure, ...]:
     figures: list[Figure] = []
-    for standing in curved:
-        curves = standing.results[0].curves
+    for arm_result in curved:
+        curves = arm_result.results[0].curves
         kinds = [k.split()[1] for k in curves if k.startswith("gain ") and k.endswith(" block")]
         if not kinds:
             continue
-        name = model_name(standing, names)
+        name = model_name(arm_result, names)
         figures.append(
             Figure(
                 f"{name}: gains by kind of layer",
@@ -291,17 +291,17 @@ def _gain_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> tuple
     return tuple(figures)
 
 
-def _curvature_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> tuple[Figure, ...]:
+def _curvature_figures(curved: Sequence[ArmResult], names: Mapping[str, str]) -> tuple[Figure, ...]:
     figures = []
-    for standing in curved:
-        learned = standing.contestant.settings["hyplora"].get("learn_curvature", "no") != "no"
-        curves = standing.results[0].curves
+    for arm_result in curved:
+        learned = arm_result.arm.settings["hyplora"].get("learn_curvature", "no") != "no"
+        curves = arm_result.results[0].curves
         kinds = [
             k.split()[1] for k in curves if k.startswith("curvature ") and k.endswith(" block")
         ]
         if not learned or not kinds:
             continue
-        name = model_name(standing, names)
+        name = model_name(arm_result, names)
         svg = line_chart(
             [Series(k, curves[f"curvature {k} block"], curves[f"curvature {k}"]) for k in kinds],
             title=f"Curvatures of {name}",
@@ -314,7 +314,7 @@ def _curvature_figures(curved: Sequence[Standing], names: Mapping[str, str]) -> 
 
 
 def _cases(
-    asked: Sequence[WordProblem], twin: Standing, curved: Standing, names: Mapping[str, str]
+    asked: Sequence[WordProblem], twin: ArmResult, curved: ArmResult, names: Mapping[str, str]
 ) -> Section:
     name = model_name(curved, names)
     ours, theirs = curved.results[0], twin.results[0]

@@ -1,4 +1,4 @@
-"""The knowledge-graph recipe: contestants, models and measures."""
+"""The knowledge-graph recipe: arms, models and measures."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from beltrami.recipes.knowledge_graph.config import (
 )
 from beltrami.recipes.knowledge_graph.sample import mammal_graph
 from beltrami.recipes.knowledge_graph.training import train_model
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
 START = 2e-3  # standard deviation of entities and translations before training
@@ -78,7 +78,7 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
         """Name, sizes and digest."""
         return {"name": self.graph.name, **self.graph.summary(), "digest": self._digest}
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Each model beside its Euclidean twin, at each dimension."""
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
         found = []
@@ -87,8 +87,8 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
             group = f"{dim} dimensions"
             for model in self.config.models:
                 twin = TWINS[model]
-                found.append(Contestant(model, group, settings, twin, rates))
-                found.append(Contestant(twin, group, settings, None, rates))
+                found.append(Arm(model, group, settings, twin, rates))
+                found.append(Arm(twin, group, settings, None, rates))
         return found
 
     def build(self, trial: Trial) -> nn.Module:
@@ -130,11 +130,11 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
             curves["curvature"] = model.curvature.value.detach().flatten().tolist()
         return Evaluation(metrics, curves)
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.knowledge_graph.report import knowledge_graph_page
 
-        return knowledge_graph_page(self, outcome)
+        return knowledge_graph_page(self, run_result)
 
     def _known_on(self, session: Session) -> KnownTails:
         """All true answers, on the device of the training."""

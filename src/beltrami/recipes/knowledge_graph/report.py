@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beltrami.analysis.intervals import mean_interval
-from beltrami.recipes.outcome import Outcome, Standing, TrialResult
 from beltrami.recipes.pages import run_facts, training_figure
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.results import ArmResult, RunResult, TrialResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, line_chart
 from beltrami.report.page import Figure, Page, Section
 
@@ -28,9 +28,9 @@ HOW_IT_IS_MEASURED = (
 )
 
 
-def knowledge_graph_page(recipe: KnowledgeGraphRecipe, outcome: Outcome) -> Page:
+def knowledge_graph_page(recipe: KnowledgeGraphRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
-    curved, twin = _leaders(outcome)
+    curved, twin = _leaders(run_result)
     figures = [_relation_figure(recipe, curved, twin)]
     if curved.results[0].curves.get("curvature"):
         figures.append(_curvature_figure(recipe, curved))
@@ -40,49 +40,45 @@ def knowledge_graph_page(recipe: KnowledgeGraphRecipe, outcome: Outcome) -> Page
         figures=tuple(figures),
         table=None,
         sections=(
-            Section("The comparison", (_verdict(curved, twin),), (), standing_tables(outcome, {})),
+            Section("The comparison", (_verdict(curved, twin),), (), result_tables(run_result, {})),
             Section(
                 "How it was trained",
                 (),
-                (_validation_figure(outcome), training_figure(outcome, {})),
+                (_validation_figure(run_result), training_figure(run_result, {})),
             ),
             Section("How it is measured", HOW_IT_IS_MEASURED),
         ),
-        facts=(*_facts(recipe), *run_facts(outcome, {})),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        facts=(*_facts(recipe), *run_facts(run_result, {})),
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _leaders(outcome: Outcome) -> tuple[Standing, Standing]:
-    """The hyperbolic contestant with the highest validation MRR, and its twin."""
-    curved = [s for s in outcome.standings if s.contestant.twin]
+def _leaders(run_result: RunResult) -> tuple[ArmResult, ArmResult]:
+    """The hyperbolic arm with the highest validation MRR, and its twin."""
+    curved = [s for s in run_result.arm_results if s.arm.twin]
     best = max(curved, key=lambda s: s.comparison("valid_mrr").value.mean)
-    twin = next(
-        s
-        for s in outcome.groups()[best.contestant.group]
-        if s.contestant.model == best.contestant.twin
-    )
+    twin = next(s for s in run_result.groups()[best.arm.group] if s.arm.model == best.arm.twin)
     return best, twin
 
 
-def _lead(recipe: KnowledgeGraphRecipe, curved: Standing, twin: Standing) -> str:
+def _lead(recipe: KnowledgeGraphRecipe, curved: ArmResult, twin: ArmResult) -> str:
     graph = recipe.graph
     return (
         f"{len(graph.entities):,} entities and {len(graph.relations):,} relations in "
-        f"{curved.contestant.group}. The right answer to a question about a held-out link is "
+        f"{curved.arm.group}. The right answer to a question about a held-out link is "
         f"ranked first in {curved.comparison('hits@1').value.mean:.1%} of cases by "
-        f"{curved.contestant.model} and in {twin.comparison('hits@1').value.mean:.1%} by its "
-        f"Euclidean twin, {twin.contestant.model}."
+        f"{curved.arm.model} and in {twin.comparison('hits@1').value.mean:.1%} by its "
+        f"Euclidean twin, {twin.arm.model}."
     )
 
 
-def _verdict(curved: Standing, twin: Standing) -> str:
+def _verdict(curved: ArmResult, twin: ArmResult) -> str:
     comparison = curved.comparison("mrr")
     if comparison.difference is None or comparison.difference.half_width is None:
         return "One seed gives no interval, so whether the difference is chance cannot be said."
     gap = comparison.difference.format(comparison.metric.digits)
-    pair = f"{curved.contestant.model} and {twin.contestant.model}"
+    pair = f"{curved.arm.model} and {twin.arm.model}"
     return {
         "better": f"Curvature helps here: MRR is higher by {gap} over the seeds.",
         "worse": f"Curvature does not help here: MRR changes by {gap} over the seeds.",
@@ -90,7 +86,7 @@ def _verdict(curved: Standing, twin: Standing) -> str:
     }[comparison.verdict]
 
 
-def _relation_figure(recipe: KnowledgeGraphRecipe, curved: Standing, twin: Standing) -> Figure:
+def _relation_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult, twin: ArmResult) -> Figure:
     asked = [int(r) for r in curved.results[0].curves["relation"]]
     counts = recipe.graph.test[:, 1].bincount(minlength=len(recipe.graph.relations)).tolist()
     shown = sorted(asked, key=lambda r: (-counts[r], r))[:MOST_SHOWN]
@@ -98,7 +94,7 @@ def _relation_figure(recipe: KnowledgeGraphRecipe, curved: Standing, twin: Stand
         Group(
             f"{recipe.graph.relations[r]} ({counts[r]:,})",
             {
-                s.contestant.model: _estimate(
+                s.arm.model: _estimate(
                     [result.curves["relation_mrr"][asked.index(r)] for result in s.results]
                 )
                 for s in (curved, twin)
@@ -114,13 +110,13 @@ def _relation_figure(recipe: KnowledgeGraphRecipe, curved: Standing, twin: Stand
     )
     some = "" if len(shown) == len(asked) else f" The {len(shown)} most frequent of {len(asked)}."
     caption = (
-        f"{curved.contestant.group}; in brackets the number of test triples. Lines are 95% "
+        f"{curved.arm.group}; in brackets the number of test triples. Lines are 95% "
         f"intervals over seeds.{some}"
     )
     return Figure("MRR by relation", svg, caption, wide=True)
 
 
-def _curvature_figure(recipe: KnowledgeGraphRecipe, curved: Standing) -> Figure:
+def _curvature_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult) -> Figure:
     relations = recipe.graph.relations
     counts = recipe.graph.train[:, 1].bincount(minlength=len(relations)).tolist()
     shown = sorted(range(len(relations)), key=lambda r: (-counts[r], r))[:MOST_SHOWN]
@@ -137,14 +133,14 @@ def _curvature_figure(recipe: KnowledgeGraphRecipe, curved: Standing) -> Figure:
     svg = dot_chart(
         groups,
         title="Curvature by relation",
-        description=f"The curvature of each relation in {curved.contestant.model}.",
+        description=f"The curvature of each relation in {curved.arm.model}.",
         x_label="c (the space has curvature −c)",
         x_log=True,
     )
-    start = curved.contestant.settings["curvature"]
-    learned = curved.contestant.settings["curvature_rate"] > 0
+    start = curved.arm.settings["curvature"]
+    learned = curved.arm.settings["curvature_rate"] > 0
     how = f"All started at {start:g}." if learned else f"All were kept at {start:g}."
-    caption = f"{curved.contestant.model}, {curved.contestant.group}. {how} Near 0 space is flat."
+    caption = f"{curved.arm.model}, {curved.arm.group}. {how} Near 0 space is flat."
     return Figure("Curvature by relation", svg, caption)
 
 
@@ -161,11 +157,11 @@ def _estimate(values: Sequence[float]) -> Estimate:
     )
 
 
-def _validation_figure(outcome: Outcome) -> Figure:
-    group, standings = next(iter(outcome.groups().items()))
+def _validation_figure(run_result: RunResult) -> Figure:
+    group, arm_results = next(iter(run_result.groups().items()))
     series = [
-        Series(s.contestant.model, s.results[0].curves["epoch"], s.results[0].curves["valid_mrr"])
-        for s in standings
+        Series(s.arm.model, s.results[0].curves["epoch"], s.results[0].curves["valid_mrr"])
+        for s in arm_results
     ]
     svg = line_chart(
         series,

@@ -1,4 +1,4 @@
-"""The levels recipe: contestants, models and measures."""
+"""The levels recipe: arms, models and measures."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from beltrami.models.parameters import count_parameters
 from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
 from beltrami.recipes.levels.samples import load_samples
 from beltrami.recipes.levels.training import train_levels
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome
+    from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
 MOST_LEVELS = 12  # with an accuracy of their own; deeper ones count in the mean
@@ -92,7 +92,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         whole = len(self.samples.hierarchy.roots) == 1 and len(classes) <= MOST_CLASSES
         return class_tables(self.samples.hierarchy, classes) if whole else None
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """The hyperbolic classifier and its twin."""
         config, labels = self.config, self.samples.labels
         curved = LevelConfig(
@@ -108,7 +108,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         common = {name: getattr(config, name) for name in ("epochs", "batch", "weight_decay")}
         levels = f"{len(labels.depths)} levels"
         return [
-            Contestant(
+            Arm(
                 model,
                 levels,
                 {**common, "model": dataclasses.asdict(shape)},
@@ -161,11 +161,11 @@ class LevelsRecipe(Recipe[LevelsConfig]):
             {key: [v if not math.isnan(v) else -1.0 for v in vs] for key, vs in curve.items()},
         )
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.levels.report import levels_page
 
-        return levels_page(self, outcome)
+        return levels_page(self, run_result)
 
     def _part(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self.samples.features[rows], self.samples.labels.targets[rows]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from beltrami.analysis.intervals import mean_interval
 from beltrami.recipes.levels.config import NAMES
-from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import VERDICTS, model_name, run_facts, training_figure
-from beltrami.recipes.tables import standing_tables
+from beltrami.recipes.results import ArmResult, RunResult
+from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Estimate, Group, Series, dot_chart, line_chart
 from beltrami.report.page import Figure, Page, Section
 
@@ -33,10 +33,10 @@ HOW_IT_IS_MEASURED = (
 )
 
 
-def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
+def levels_page(recipe: LevelsRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
     data, config = recipe.data_facts(), recipe.config
-    curved, twin = outcome.standings
+    curved, twin = run_result.arm_results
     scores = [s.comparison("hierarchical_f1").value.format() for s in (curved, twin)]
     source = "names, as hashed n-grams" if config.features is None else "given features"
     sizes = ", ".join(f"{size:,} at level {depth}" for depth, size in data["classes"].items())
@@ -47,11 +47,11 @@ def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
             f"hyperbolic space ({model_name(curved, NAMES)}) and {scores[1]} in its Euclidean "
             f"twin. {VERDICTS[curved.comparison('hierarchical_f1').verdict]}"
         ),
-        figures=(_level_figure(outcome), _score_figure(outcome)),
+        figures=(_level_figure(run_result), _score_figure(run_result)),
         table=None,
         sections=(
-            Section("The comparison", (), (), standing_tables(outcome, NAMES)),
-            Section("How it was trained", (), (training_figure(outcome, NAMES),)),
+            Section("The comparison", (), (), result_tables(run_result, NAMES)),
+            Section("How it was trained", (), (training_figure(run_result, NAMES),)),
             Section("How it is measured", HOW_IT_IS_MEASURED),
         ),
         facts=(
@@ -62,16 +62,16 @@ def levels_page(recipe: LevelsRecipe, outcome: Outcome) -> Page:
                 "Training",
                 f"Riemannian AdamW, {config.epochs} epochs, {config.batch} leaves a step",
             ),
-            *run_facts(outcome, NAMES),
+            *run_facts(run_result, NAMES),
         ),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _level_figure(outcome: Outcome) -> Figure:
+def _level_figure(run_result: RunResult) -> Figure:
     svg = line_chart(
-        [_accuracy_series(standing) for standing in outcome.standings],
+        [_accuracy_series(arm_result) for arm_result in run_result.arm_results],
         title="Accuracy by level",
         description="Share of right classes at each level of the taxonomy.",
         x_label="Level (edges below the root)",
@@ -83,10 +83,10 @@ def _level_figure(outcome: Outcome) -> Figure:
     )
 
 
-def _accuracy_series(standing: Standing) -> Series:
+def _accuracy_series(arm_result: ArmResult) -> Series:
     """Means over the seeds that have leaves at a level; a level without any is left out."""
     found: dict[float, list[float]] = {}
-    for result in standing.results:
+    for result in arm_result.results:
         for level, value in zip(result.curves["level"], result.curves["accuracy"], strict=True):
             if value >= 0:
                 found.setdefault(level, []).append(value)
@@ -95,7 +95,7 @@ def _accuracy_series(standing: Standing) -> Series:
     widths = [i.half_width if i.half_width is not None else 0.0 for i in intervals]
     means = [i.mean for i in intervals]
     return Series(
-        model_name(standing, NAMES),
+        model_name(arm_result, NAMES),
         levels,
         means,
         [max(0.0, m - w) for m, w in zip(means, widths, strict=True)],
@@ -103,16 +103,16 @@ def _accuracy_series(standing: Standing) -> Series:
     )
 
 
-def _score_figure(outcome: Outcome) -> Figure:
+def _score_figure(run_result: RunResult) -> Figure:
     groups = []
     for key in ("hierarchical_f1", "mean_accuracy", "exact", "jaccard"):
         estimates = {}
         title = key
-        for standing in outcome.standings:
-            for one in standing.comparisons:
+        for arm_result in run_result.arm_results:
+            for one in arm_result.comparisons:
                 if one.metric.key == key and math.isfinite(one.value.mean):
                     title = one.metric.title
-                    estimates[model_name(standing, NAMES)] = Estimate.around(
+                    estimates[model_name(arm_result, NAMES)] = Estimate.around(
                         one.value.mean, one.value.half_width
                     )
         if estimates:

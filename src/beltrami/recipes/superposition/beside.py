@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beltrami.recipes.outcome import Outcome, Standing
+from beltrami.recipes.results import ArmResult, RunResult
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.law_names import law_number
 from beltrami.recipes.superposition.published import (
@@ -17,23 +17,23 @@ from beltrami.recipes.superposition.published import (
     published_losses,
     published_share,
 )
-from beltrami.recipes.superposition.standings import RegimeResult, regime_results
+from beltrami.recipes.superposition.results import RegimeResult, regime_results
 from beltrami.report.page import Row, Section, Table
 
 CAPTION = "Ours beside the published numbers, each of which is of one training."
 
 
-def published_section(outcome: Outcome) -> Section | None:
+def published_section(run_result: RunResult) -> Section | None:
     """Where the settings are the paper's; None elsewhere."""
     rows: list[Row] = []
-    for standing in outcome.standings:
-        if standing.contestant.model != TWIN:
+    for arm_result in run_result.arm_results:
+        if arm_result.arm.model != TWIN:
             continue
-        for one in regime_results(standing):
-            row = _grid_row(standing, one) or _large_row(standing, one)
+        for one in regime_results(arm_result):
+            row = _grid_row(arm_result, one) or _large_row(arm_result, one)
             if row is not None:
-                rough = standing.contestant.settings.get("matrices", "")
-                name = f"{standing.contestant.group}, {one.regime.title}"
+                rough = arm_result.arm.settings.get("matrices", "")
+                name = f"{arm_result.arm.group}, {one.regime.title}"
                 name += f", {rough}" if rough else ""
                 rows.append(Row(name, "", row))
     if not rows:
@@ -50,9 +50,9 @@ def published_section(outcome: Outcome) -> Section | None:
     return Section("Beside the published figures", (), (), (table,))
 
 
-def _grid_row(standing: Standing, one: RegimeResult) -> tuple[str, ...] | None:
+def _grid_row(arm_result: ArmResult, one: RegimeResult) -> tuple[str, ...] | None:
     """Of the experiments with 1,000 features."""
-    settings = standing.contestant.settings
+    settings = arm_result.arm.settings
     law, density, gamma = settings["law"], settings["density"], one.regime.gamma
     if not has_published_settings(settings) or gamma is None or not law.startswith("power:"):
         return None
@@ -73,9 +73,9 @@ def _grid_row(standing: Standing, one: RegimeResult) -> tuple[str, ...] | None:
     )
 
 
-def _large_row(standing: Standing, one: RegimeResult) -> tuple[str, ...] | None:
+def _large_row(arm_result: ArmResult, one: RegimeResult) -> tuple[str, ...] | None:
     """Of the experiment with 10,240 features, of which losses alone are published."""
-    settings = standing.contestant.settings
+    settings = arm_result.arm.settings
     if not has_large_settings(settings) or one.regime.gamma is None:
         return None
     losses = published_large(settings["law"], one.regime.gamma)

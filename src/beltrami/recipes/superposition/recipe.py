@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition import FeatureSamples, ToyStack, denser
-from beltrami.recipes.recipe import Contestant, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.superposition.config import (
     CURVED,
     HALVES,
@@ -33,7 +33,7 @@ from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from beltrami.recipes.outcome import Outcome, Standing
+    from beltrami.recipes.results import ArmResult, RunResult
     from beltrami.report.page import Page, Table
     from beltrami.train.progress import ProgressListener
 
@@ -106,7 +106,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             "digest": hashlib.sha256(str(features).encode()).hexdigest(),
         }
 
-    def contestants(self) -> Sequence[Contestant]:
+    def arms(self) -> Sequence[Arm]:
         """Each way to read features, for each law; and each with half the steps."""
         steps = self.config.chosen("steps")
         found = []
@@ -123,10 +123,10 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
                 if readout in CURVED:
                     settings["curvature"] = self.config.curvature
                 control = None if readout == TWIN else TWIN
-                found.append(Contestant(readout, group, settings, control))
+                found.append(Arm(readout, group, settings, control))
                 if self.config.check_steps:
                     half = {**settings, "steps": steps // 2}
-                    found.append(Contestant(HALVES[readout], group, half, readout))
+                    found.append(Arm(HALVES[readout], group, half, readout))
         return found
 
     def build(self, trial: Trial) -> nn.Module:
@@ -162,25 +162,25 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         losses = self._losses.pop(trial.name)
         return evaluation(model, losses, self.frequencies[trial.group], trial.settings)
 
-    def findings(self, standings: Sequence[Standing]) -> dict[str, Any]:
+    def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
         """Exponents of each regime by window, and whether the steps were enough."""
-        from beltrami.recipes.superposition.standings import findings_json
+        from beltrami.recipes.superposition.results import findings_json
 
-        return findings_json(standings)
+        return findings_json(arm_results)
 
-    def page(self, outcome: Outcome) -> Page:
+    def page(self, run_result: RunResult) -> Page:
         """The page for people."""
         from beltrami.recipes.superposition.report import superposition_page
 
-        return superposition_page(self, outcome)
+        return superposition_page(self, run_result)
 
-    def tables(self, outcome: Outcome) -> Sequence[Table]:
+    def tables(self, run_result: RunResult) -> Sequence[Table]:
         """A row a regime, and whether half the steps would have done."""
-        from beltrami.recipes.superposition.standings import (
+        from beltrami.recipes.superposition.results import (
             regime_tables,
             settling,
             settling_table,
         )
 
-        found = settling(outcome.standings)
-        return [*regime_tables(self, outcome), *([settling_table(found)] if found else [])]
+        found = settling(run_result.arm_results)
+        return [*regime_tables(self, run_result), *([settling_table(found)] if found else [])]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from beltrami.analysis.superposition import ExponentFit, expected_kappa, welch_bound
 from beltrami.analysis.superposition.overlaps import random_shares
-from beltrami.recipes.outcome import Outcome, Standing
 from beltrami.recipes.pages import run_facts, training_figure
+from beltrami.recipes.results import ArmResult, RunResult
 from beltrami.recipes.superposition.beside import published_section
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.measures import BINS, LONGEST, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
-from beltrami.recipes.superposition.standings import (
+from beltrami.recipes.superposition.results import (
     NOT_CHECKED,
     RegimeResult,
     regime_results,
@@ -57,27 +57,27 @@ HOW_IT_IS_MEASURED = (
 )
 
 
-def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
+def superposition_page(recipe: SuperpositionRecipe, run_result: RunResult) -> Page:
     """The page of a finished run."""
     config, data = recipe.config, recipe.data_facts()
-    groups = outcome.groups()
+    groups = run_result.groups()
     sections = [
-        Section("The exponents", (), (), tuple(regime_tables(recipe, outcome))),
+        Section("The exponents", (), (), tuple(regime_tables(recipe, run_result))),
         Section("What happens", WHAT_IT_IS),
-        _settled_section(outcome),
-        Section("Laws and gammas", (), _maps(recipe, outcome)),
+        _settled_section(run_result),
+        Section("Laws and gammas", (), _maps(recipe, run_result)),
     ]
-    for group, standings in groups.items():
-        sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, standings)))
-    if (beside := published_section(outcome)) is not None:
+    for group, arm_results in groups.items():
+        sections.append(Section(f"Features: {group}", (), _feature_figures(recipe, arm_results)))
+    if (beside := published_section(run_result)) is not None:
         sections.append(beside)
     sections += [
-        Section("How it was trained", (), (training_figure(outcome, recipe.names),)),
+        Section("How it was trained", (), (training_figure(run_result, recipe.names),)),
         Section("How it is measured", HOW_IT_IS_MEASURED),
     ]
     return Page(
         title="Superposition: how loss falls with width",
-        lead=_lead(outcome),
+        lead=_lead(run_result),
         figures=tuple(_loss_figure(recipe, group, found) for group, found in groups.items()),
         table=None,
         sections=tuple(sections),
@@ -88,31 +88,31 @@ def superposition_page(recipe: SuperpositionRecipe, outcome: Outcome) -> Page:
                 "Training",
                 f"Adam, {config.chosen('steps'):,} steps of {config.chosen('batch'):,} samples",
             ),
-            *run_facts(outcome, recipe.names),
+            *run_facts(run_result, recipe.names),
         ),
-        command=outcome.command,
-        footer=f"Written by beltrami {outcome.document['beltrami']}.",
+        command=run_result.command,
+        footer=f"Written by beltrami {run_result.document['beltrami']}.",
     )
 
 
-def _lead(outcome: Outcome) -> str:
+def _lead(run_result: RunResult) -> str:
     """The first law's regimes, and whether the steps were enough."""
-    group, standings = next(iter(outcome.groups().items()))
-    twin = next(s for s in standings if s.contestant.model == TWIN)
+    group, arm_results = next(iter(run_result.groups().items()))
+    twin = next(s for s in arm_results if s.arm.model == TWIN)
     found = regime_results(twin)
     by_gamma = [one for one in found if one.regime.gamma is not None] or found
     ends = by_gamma[:1] + by_gamma[1:][-1:]
     said = ", ".join(f"{one.exponent.format(2)} for {one.regime.title}" for one in ends)
-    checked = settling(outcome.standings)
+    checked = settling(run_result.arm_results)
     why = why_unsettled(checked)
     rest = f" It has not converged: {why}." if why else ""
     rest = rest if checked else f" {NOT_CHECKED}"
     return f"With {group}, the exponent with which the loss falls over the width is {said}.{rest}"
 
 
-def _settled_section(outcome: Outcome) -> Section:
+def _settled_section(run_result: RunResult) -> Section:
     heading = "Is it trained long enough?"
-    found = settling(outcome.standings)
+    found = settling(run_result.arm_results)
     if not found:
         return Section(heading, (NOT_CHECKED,))
     why = why_unsettled(found)
@@ -126,14 +126,16 @@ def _settled_section(outcome: Outcome) -> Section:
     return Section(heading, (words,), (), (settling_table(found),))
 
 
-def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[Standing]) -> Figure:
+def _loss_figure(
+    recipe: SuperpositionRecipe, group: str, arm_results: Sequence[ArmResult]
+) -> Figure:
     """Losses over widths in log-log axes, where a power law is a line, and such lines."""
-    contestants = whole_trainings(standings)
-    curves = [(s, one) for s in contestants for one in _spread(regime_results(s))]
+    arms = whole_trainings(arm_results)
+    curves = [(s, one) for s in arms for one in _spread(regime_results(s))]
     fitted = len(curves) <= FITTED
     series = []
-    for standing, one in curves:
-        model = standing.contestant.model
+    for arm_result, one in curves:
+        model = arm_result.arm.model
         name = one.regime.title + ("" if model == TWIN else f", {recipe.names[model]}")
         exponent = f"m^−{one.windows.fits[0].exponent:.2f}".replace("−-", "")
         losses = [i.mean for i in one.losses]
@@ -153,9 +155,9 @@ def _loss_figure(recipe: SuperpositionRecipe, group: str, standings: Sequence[St
         x_log=True,
         y_log=True,
     )
-    several = len(contestants[0].results) > 1
+    several = len(arms[0].results) > 1
     seeds = "Means over seeds with 95 % intervals, cut off at a tenth of the mean."
-    caption = (seeds if several else "One seed.") + _left_out(regime_results(contestants[0]))
+    caption = (seeds if several else "One seed.") + _left_out(regime_results(arms[0]))
     if not fitted:
         caption += f" Fitted lines are left out, as there are more than {FITTED} curves."
     return Figure(f"Loss by width: {group}", svg, caption)
@@ -194,15 +196,15 @@ def _left_out(found: Sequence[RegimeResult]) -> str:
     return f" {len(shown)} of {len(found)} regimes: {named}; all are in the table."
 
 
-def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
+def _maps(recipe: SuperpositionRecipe, run_result: RunResult) -> tuple[Figure, ...]:
     """Exponents by law and gamma, and shares of features by width and gamma."""
     figures = []
-    controls = [s for s in outcome.standings if s.contestant.model == TWIN]
+    controls = [s for s in run_result.arm_results if s.arm.model == TWIN]
     results = [regime_results(s) for s in controls]
     if len(controls) >= FEWEST_CELLS:
         svg = heat_map(
             [[one.exponent.mean for one in found] for found in results],
-            rows=[s.contestant.group for s in controls],
+            rows=[s.arm.group for s in controls],
             columns=_gammas(results[0]),
             title="Exponents by law and gamma",
             description="Minus the slope of log loss over log width.",
@@ -210,13 +212,13 @@ def _maps(recipe: SuperpositionRecipe, outcome: Outcome) -> tuple[Figure, ...]:
             y_label="Frequencies",
         )
         figures.append(Figure("Exponents", svg, "Fits over all widths, means over seeds."))
-    whole = whole_trainings(outcome.standings)
-    return (*figures, *(_share_map(s, recipe.names[s.contestant.model]) for s in whole))
+    whole = whole_trainings(run_result.arm_results)
+    return (*figures, *(_share_map(s, recipe.names[s.arm.model]) for s in whole))
 
 
-def _share_map(standing: Standing, readout: str) -> Figure:
+def _share_map(arm_result: ArmResult, readout: str) -> Figure:
     """φ½ of all models of a law and a read-out."""
-    found = regime_results(standing)
+    found = regime_results(arm_result)
     svg = heat_map(
         [[one.shares[i] for one in found] for i in range(len(found[0].widths))],
         rows=[f"m = {m}" for m in found[0].widths],
@@ -227,7 +229,7 @@ def _share_map(standing: Standing, readout: str) -> Figure:
         y_label="Width",
         limits=(0.0, 1.0),
     )
-    heading = f"Represented features: {standing.contestant.group}, {readout} read-out"
+    heading = f"Represented features: {arm_result.arm.group}, {readout} read-out"
     return Figure(heading, svg, "Share with rows above ½, means over seeds.")
 
 
@@ -237,10 +239,10 @@ def _gammas(found: Sequence[RegimeResult]) -> list[str]:
 
 
 def _feature_figures(
-    recipe: SuperpositionRecipe, standings: Sequence[Standing]
+    recipe: SuperpositionRecipe, arm_results: Sequence[ArmResult]
 ) -> tuple[Figure, ...]:
     """Lengths of rows, their overlaps, and overlaps by width."""
-    twin = next(s for s in standings if s.contestant.model == TWIN)
+    twin = next(s for s in arm_results if s.arm.model == TWIN)
     found = regime_results(twin)
     shown, rest = _spread(found), _left_out(found)
     widths = shown[0].widths

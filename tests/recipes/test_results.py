@@ -5,8 +5,8 @@ import math
 import pytest
 
 from beltrami.analysis.intervals import Interval
-from beltrami.recipes.outcome import Comparison, TrialResult, compare, interval_json
 from beltrami.recipes.recipe import Metric, Trial
+from beltrami.recipes.results import Comparison, TrialResult, compare, interval_json
 
 HIGHER = Metric("map", "MAP", "1 is perfect", "higher")
 LOWER = Metric("rank", "Rank", "1 is perfect", "lower")

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from beltrami.analysis.intervals import Interval, mean_interval
-from beltrami.recipes.recipe import Contestant, Metric, Trial
+from beltrami.recipes.recipe import Arm, Metric, Trial
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one contestant: its mean over seeds, and its difference to the twin's.
+    """One metric of one arm: its mean over seeds, and its difference to the twin's.
 
-    The difference is the contestant's minus the twin's, paired by seed; None for a control.
+    The difference is the arm's minus the twin's, paired by seed; None for a control.
     """
 
     metric: Metric
@@ -68,10 +68,10 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A contestant at the end of a run."""
+class ArmResult:
+    """An arm at the end of a run."""
 
-    contestant: Contestant
+    arm: Arm
     choice: Mapping[str, Any]
     results: Sequence[TrialResult]  # one a seed
     comparisons: Sequence[Comparison]
@@ -82,18 +82,18 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A finished run: its standings in the order of the contestants."""
+class RunResult:
+    """A finished run: the results of its arms, in order."""
 
-    standings: Sequence[Standing]
+    arm_results: Sequence[ArmResult]
     document: Mapping[str, Any]  # metrics.json
     command: str
 
-    def groups(self) -> dict[str, list[Standing]]:
-        """Standings by group, in order."""
-        found: dict[str, list[Standing]] = {}
-        for standing in self.standings:
-            found.setdefault(standing.contestant.group, []).append(standing)
+    def groups(self) -> dict[str, list[ArmResult]]:
+        """Results of the arms by group, in order."""
+        found: dict[str, list[ArmResult]] = {}
+        for arm_result in self.arm_results:
+            found.setdefault(arm_result.arm.group, []).append(arm_result)
         return found
 
 
@@ -105,7 +105,7 @@ def compare(
     for metric in metrics:
         values = [result.value(metric.key) for result in results]
         if any(math.isnan(value) for value in values):
-            continue  # this contestant has no such number
+            continue  # this arm has no such number
         difference = None
         if twins is not None:
             pairs = zip(results, twins, strict=True)

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from beltrami.cli.standings import rich_tables
+from beltrami.cli.tables import rich_tables
 from beltrami.report.page import Cell, Row, Table
 
 MODELS = ("Lorentz", "Poincaré ball", "Product")

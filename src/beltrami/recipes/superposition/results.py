@@ -14,7 +14,7 @@ from beltrami.analysis.superposition import (
     exponent_windows,
 )
 from beltrami.diagnosis.numbers import finite
-from beltrami.recipes.outcome import Outcome, Standing, interval_json
+from beltrami.recipes.results import ArmResult, RunResult, interval_json
 from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN
 from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, OVERLAP, key
 from beltrami.recipes.superposition.measures import HALF as SHARE
@@ -60,19 +60,19 @@ class RegimeResult:
     unlearned: tuple[float, ...]
 
 
-def regime_results(standing: Standing) -> list[RegimeResult]:
-    """Of all regimes of a contestant."""
-    settings = standing.contestant.settings
+def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
+    """Of all regimes of an arm."""
+    settings = arm_result.arm.settings
     widths = tuple(settings["widths"])
     found = []
     for regime in regimes_of(settings):
         curves = {
-            name: [result.curves[key(name, regime)] for result in standing.results]
+            name: [result.curves[key(name, regime)] for result in arm_result.results]
             for name in (LOSS, SHARE, ONE, OVERLAP, "unlearned")
         }
         pooled = [float(v) for one in curves[LOSS] for v in one]
-        windows = exponent_windows(list(widths) * len(standing.results), pooled)
-        exponent = standing.comparison(key(EXPONENT, regime)).value
+        windows = exponent_windows(list(widths) * len(arm_result.results), pooled)
+        exponent = arm_result.comparison(key(EXPONENT, regime)).value
         if exponent.half_width is None:
             exponent = Interval(exponent.mean, windows.fits[0].high - windows.fits[0].exponent)
         found.append(
@@ -97,14 +97,14 @@ def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
+def regime_tables(recipe: SuperpositionRecipe, run_result: RunResult) -> list[Table]:
     """A table a law and density: a row a regime and a way to read features."""
-    seeds = len(outcome.standings[0].results)
+    seeds = len(run_result.arm_results[0].results)
     spread = f"± is a 95% interval, over {seeds} seeds" if seeds > 1 else SINGLE
     unchecked = "" if recipe.config.check_steps else f" {NOT_CHECKED}"
     tables = []
-    for group, standings in outcome.groups().items():
-        shown = whole_trainings(standings)
+    for group, arm_results in run_result.groups().items():
+        shown = whole_trainings(arm_results)
         compared = len(shown) > 1
         tables.append(
             Table(
@@ -117,8 +117,8 @@ def regime_tables(recipe: SuperpositionRecipe, outcome: Outcome) -> list[Table]:
     return tables
 
 
-def _columns(standing: Standing, compared: bool) -> tuple[str, ...]:
-    widths = standing.contestant.settings["widths"]
+def _columns(arm_result: ArmResult, compared: bool) -> tuple[str, ...]:
+    widths = arm_result.arm.settings["widths"]
     return (
         "Superposition",
         "Exponent",
@@ -133,11 +133,11 @@ def _columns(standing: Standing, compared: bool) -> tuple[str, ...]:
     )
 
 
-def _rows(recipe: SuperpositionRecipe, standing: Standing, compared: bool) -> Iterator[Row]:
-    n, model = recipe.config.chosen("features"), standing.contestant.model
-    for one in regime_results(standing):
+def _rows(recipe: SuperpositionRecipe, arm_result: ArmResult, compared: bool) -> Iterator[Row]:
+    n, model = recipe.config.chosen("features"), arm_result.arm.model
+    for one in regime_results(arm_result):
         name = one.regime.title if model == TWIN else f"{one.regime.title}, {recipe.names[model]}"
-        difference = standing.comparison(key(EXPONENT, one.regime))
+        difference = arm_result.comparison(key(EXPONENT, one.regime))
         middle = len(one.widths) // 2
         values: list[str | Cell] = [
             classify_regime(one.shares[middle], n, one.widths[middle]).name,
@@ -208,21 +208,21 @@ class Settling:
         return {**asdict(self), **numbers, "settled": self.settled}
 
 
-def whole_trainings(standings: Sequence[Standing]) -> list[Standing]:
+def whole_trainings(arm_results: Sequence[ArmResult]) -> list[ArmResult]:
     """Without those of half the steps."""
-    return [s for s in standings if s.contestant.model not in HALVES.values()]
+    return [s for s in arm_results if s.arm.model not in HALVES.values()]
 
 
-def settling(standings: Sequence[Standing]) -> list[Settling]:
+def settling(arm_results: Sequence[ArmResult]) -> list[Settling]:
     """Of all regimes; none where half the steps were not trained."""
     found = []
-    by_name = {(s.contestant.group, s.contestant.model): s for s in standings}
-    for (group, readout), standing in by_name.items():
+    by_name = {(s.arm.group, s.arm.model): s for s in arm_results}
+    for (group, readout), arm_result in by_name.items():
         shorter = by_name.get((group, HALVES.get(readout, "")))
         if shorter is None:
             continue
-        zero = SQUARE * standing.contestant.settings["density"]
-        pairs = zip(regime_results(standing), regime_results(shorter), strict=True)
+        zero = SQUARE * arm_result.arm.settings["density"]
+        pairs = zip(regime_results(arm_result), regime_results(shorter), strict=True)
         for now, before in pairs:
             loss = now.losses[-1].mean
             change = loss / before.losses[-1].mean - 1
@@ -232,18 +232,18 @@ def settling(standings: Sequence[Standing]) -> list[Settling]:
     return found
 
 
-def findings_json(standings: Sequence[Standing]) -> dict[str, Any]:
+def findings_json(arm_results: Sequence[ArmResult]) -> dict[str, Any]:
     """For metrics.json: regimes with their exponents by window, and what half the steps gave."""
     regimes = []
-    for standing in whole_trainings(standings):
-        contestant = standing.contestant
-        for one in regime_results(standing):
+    for arm_result in whole_trainings(arm_results):
+        arm = arm_result.arm
+        for one in regime_results(arm_result):
             place = len(one.widths) // 2
-            features = contestant.settings["features"]
+            features = arm.settings["features"]
             regimes.append(
                 {
-                    "group": contestant.group,
-                    "model": contestant.model,
+                    "group": arm.group,
+                    "model": arm.model,
                     "regime": one.regime.title,
                     "gamma": one.regime.gamma,
                     "superposition": classify_regime(
@@ -267,7 +267,7 @@ def findings_json(standings: Sequence[Standing]) -> dict[str, Any]:
                     "unlearned": [finite(v) for v in one.unlearned],
                 }
             )
-    settled = settling(standings)
+    settled = settling(arm_results)
     convergence = {
         "settled": all(one.settled for one in settled) if settled else None,
         "regimes": [one.as_json() for one in settled],

@@ -1,4 +1,4 @@
-"""A run's standings in the terminal, however narrow it is."""
+"""Tables of a run in the terminal, however narrow it is."""
 
 from __future__ import annotations
 
