@@ -207,23 +207,23 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     ),
     "Conv2d padding": (
         lambda: bnn.Conv2d(4, 4, 3, manifold=H, padding="full"),
-        ("Conv2d", "padding", "same, valid", "'full'"),
+        ("Conv2d", "padding", "'same', 'valid'", "'full'"),
     ),
     "DistanceClassifier": (
         lambda: bnn.DistanceClassifier(4, 4, manifold=H, form="dot"),
-        ("DistanceClassifier", "geodesic, chord", "'dot'"),
+        ("DistanceClassifier", "'geodesic', 'chord'", "'dot'"),
     ),
     "Residual": (
         lambda: bnn.Residual(manifold=H, form="sum"),
-        ("Residual", "manifold, euclidean", "'sum'"),
+        ("Residual", "'manifold', 'euclidean'", "'sum'"),
     ),
     "Attention score": (
         lambda: bnn.Attention(8, 2, manifold=H, score="cosine"),
-        ("Attention", "score", "distance, dot", "'cosine'"),
+        ("Attention", "score", "'distance', 'dot'", "'cosine'"),
     ),
     "Attention aggregate": (
         lambda: bnn.Attention(8, 2, manifold=H, aggregate="sum"),
-        ("Attention", "aggregate", "centroid, mean", "'sum'"),
+        ("Attention", "aggregate", "'centroid', 'mean'", "'sum'"),
     ),
     "MLP": (
         lambda: bnn.MLP(4, 8, manifold=H, activation="softmax"),
@@ -235,13 +235,13 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     ),
     "TransformerBlock norm": (
         lambda: bnn.TransformerBlock(8, 2, manifold=H, norm="batch"),
-        ("TransformerBlock", "norm", "rms, layer", "'batch'"),
+        ("TransformerBlock", "norm", "'rms', 'layer'", "'batch'"),
     ),
     "TransformerBlock residual": (
         lambda: bnn.TransformerBlock(8, 2, manifold=H, residual="none"),
-        ("manifold, euclidean", "'none'"),
+        ("'manifold', 'euclidean'", "'none'"),
     ),
-    "Lift": (lambda: bnn.Lift(4, manifold=H, form="log0"), ("Lift", "exp0, space", "'log0'")),
+    "Lift": (lambda: bnn.Lift(4, manifold=H, form="log0"), ("Lift", "'exp0', 'space'", "'log0'")),
     "Lower in the ball": (
         lambda: bnn.Lower(4, manifold=PoincareBall(1.0), form="space"),
         ("Lower", "log0", "'space'"),
