@@ -26,6 +26,41 @@ def test_the_start_is_exact_in_every_dtype(init: float, learnable: bool) -> None
     assert curvature.double().value.item() == init
 
 
+@given(st.integers(1, 10_000), st.floats(0.05, 20.0))
+def test_natural_units(width: int, kappa: float) -> None:
+    """c = κ/width, with the bounds of κ; fixed or learned, the same number."""
+    curvature = Curvature.natural(width, kappa)
+    assert curvature.init == kappa / width
+    assert curvature.bounds == (0.01 / width, 100.0 / width)
+    assert curvature.learnable
+    assert Lorentz.natural(width, kappa) == Lorentz(kappa / width)
+
+
+def test_natural_takes_the_arguments_of_a_curvature() -> None:
+    curvature = Curvature.natural(64, 2.0, size=3, bounds=(0.5, 4.0), learnable=False)
+    assert (curvature.size, curvature.learnable, curvature.bounds) == (3, False, (0.5 / 64, 4 / 64))
+    torch.testing.assert_close(curvature.value, torch.full((3, 1), 2 / 64))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((0,), ValueError, "width must be at least 1, got 0"),
+        ((64.0,), TypeError, "width must be an integer, got float"),
+        ((64, -1.0), ValueError, "kappa must be positive and finite, got -1.0"),
+        ((64, math.nan), ValueError, "kappa must be positive and finite, got nan"),
+    ],
+)
+def test_bad_natural_units(arguments: tuple, error: type[Exception], words: str) -> None:
+    for make in (Curvature.natural, Lorentz.natural):
+        with pytest.raises(error, match=words):
+            make(*arguments)
+    with pytest.raises(ValueError, match=r"bounds must be a pair \(lo, hi\) of κ"):
+        Curvature.natural(64, bounds=(1.0,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="strictly between the bounds"):
+        Curvature.natural(64, 200.0)
+
+
 def test_shapes_broadcast_against_points() -> None:
     x = torch.randn(5, 3, 4)
     assert Curvature(1.0).value.shape == (1,)

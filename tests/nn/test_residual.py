@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import beltrami.nn as bnn
-from beltrami.geometry import Euclidean, Lorentz, PoincareBall
+from beltrami.geometry import Curvature, Euclidean, Lorentz, PoincareBall
 from beltrami.kernels.layers.residual import residual
 
 
@@ -36,6 +36,25 @@ def test_scale_one_lies_on_the_geodesic() -> None:
     torch.testing.assert_close(total, manifold.dist(x, y))
 
 
+@pytest.mark.parametrize("learnable", [True, False])
+@pytest.mark.parametrize("c", [1e-3, 0.02, 1.0, 30.0])
+@pytest.mark.parametrize("w", [0.1, 1.0, 4.0])
+def test_size_keeps_the_length_beside_an_empty_branch(w: float, c: float, learnable: bool) -> None:
+    x = torch.randn(3, 64, dtype=torch.float64)
+    x = x * 8 / x.norm(dim=-1, keepdim=True)  # 64 coordinates of variance 1
+    manifold = Lorentz(Curvature(c, bounds=(c / 10, c * 10)) if learnable else c)
+    layer = bnn.Residual(manifold=manifold, weight=w, size=64).double()
+    torch.testing.assert_close(layer(x, torch.zeros_like(x)), x)
+
+
+def test_size_changes_nothing_in_the_flat_limit() -> None:
+    x, y = torch.randn(2, 4, 6, dtype=torch.float64)
+    layer = bnn.Residual(manifold=Lorentz(1e-8), weight=0.3, size=6).double()
+    torch.testing.assert_close(layer(x, y), x + 0.3 * y, rtol=1e-6, atol=1e-6)
+    twin = bnn.Residual(manifold=Euclidean(), weight=0.3, size=6).double()
+    torch.testing.assert_close(twin(x, y), x + 0.3 * y)
+
+
 def test_ball_moves_x_along_y() -> None:
     """x ⊕ w⊗y: from the origin it is the point at w times the distance towards y."""
     ball = PoincareBall(0.7)
@@ -63,6 +82,8 @@ def test_euclidean_and_the_ablation() -> None:
         ({"scale": -1.0}, "scale must be positive"),
         ({"form": "sum"}, "form must be one of 'manifold', 'euclidean'; got 'sum'"),
         ({"form": "euclidean", "scale": 2.0}, "has no scale"),
+        ({"size": 6, "scale": 2.0}, "give one of the two"),
+        ({"size": 0}, "size must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
@@ -73,6 +94,8 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
 def test_arguments_that_make_no_sense_on_a_manifold() -> None:
     with pytest.raises(ValueError, match=r"scale is for Lorentz points.*Euclidean"):
         bnn.Residual(manifold=Euclidean(), scale=2.0)
+    with pytest.raises(ValueError, match="size works with one curvature"):
+        bnn.Residual(manifold=Lorentz(Curvature(1.0, size=2)), size=6)
     with pytest.raises(ValueError, match="may lie outside"):
         bnn.Residual(manifold=PoincareBall(1.0), form="euclidean")
 

@@ -84,6 +84,36 @@ class Curvature(nn.Module):
         else:
             self.register_buffer("raw", raw)
 
+    @classmethod
+    def natural(
+        cls,
+        width: int,
+        kappa: float = 1.0,
+        *,
+        size: int = 1,
+        bounds: tuple[float, float] = (0.01, 100.0),
+        learnable: bool = True,
+    ) -> Curvature:
+        """The curvature c = κ/width, at which coordinates of variance 1 are neither flat nor far.
+
+        A point whose `width` coordinates have variance 1 has c·|x|² ≈ κ. At c = 1 that is the width
+        itself, and every function of the geometry is a logarithm there; at κ of order 1 it bends.
+
+        Args:
+            width: coordinates of the points: of a stream, of a head, of class scores.
+            kappa: κ at the start.
+            size: how many curvatures.
+            bounds: the open interval of κ; that of c is the same over width.
+            learnable: whether κ is learned.
+
+        >>> H = Lorentz(Curvature.natural(512))    # a learnable c, 1/512 at the start
+        """
+        if not isinstance(bounds, tuple) or len(bounds) != 2:
+            raise ValueError(f"bounds must be a pair (lo, hi) of κ, got {bounds!r}")
+        c = natural_curvature(width, kappa)
+        lo, hi = (_number(b, "bounds") / width for b in bounds)
+        return cls(c, size=size, bounds=(lo, hi), learnable=learnable)
+
     def reset_parameters(self) -> None:
         """Back to `init`; what `to_empty` leaves undefined is defined again."""
         nn.init.zeros_(self.raw)
@@ -164,6 +194,15 @@ class Curvature(nn.Module):
         if not self.learnable:  # init may be a bound itself; raw is 0 unless another was loaded
             up, down = max(up, _MARGIN), max(down, _MARGIN)
         return up, down
+
+
+def natural_curvature(width: int, kappa: float = 1.0) -> float:
+    """c = κ/width, with both checked; see `Curvature.natural`."""
+    if isinstance(width, bool) or not isinstance(width, int):
+        raise TypeError(f"width must be an integer, got {type(width).__name__}")
+    if width < 1:
+        raise ValueError(f"width must be at least 1, got {width}")
+    return _number(kappa, "kappa") / width
 
 
 # --- the law --------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from beltrami.geometry import lorentz, poincare, product, solvable, sphere, ster
 from beltrami.geometry.ball import pairwise_sq
 from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, debug, prepare
 from beltrami.geometry.chord import dot, root
-from beltrami.geometry.curvature import Curvature
+from beltrami.geometry.curvature import Curvature, natural_curvature
 from beltrami.geometry.sets import as_weights, check_sets
 
 __all__ = [
@@ -369,6 +369,11 @@ class Lorentz(_Curved):
     """
 
     _functions: ClassVar[_Functions] = lorentz
+
+    @classmethod
+    def natural(cls, width: int, kappa: float = 1.0) -> Lorentz:
+        """Fixed curvature c = κ/width; see `Curvature.natural`, which is the learnable one."""
+        return cls(natural_curvature(width, kappa))
 
     def frechet_mean(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """The point of least weighted squared distance to points (..., n, d), by iteration."""

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall
-from beltrami.nn.layer import Layer
+from beltrami.nn.layer import Layer, initial_curvature
 
 # √c·radius that float32 holds: ball points beyond it round onto the border, Lorentz ones overflow.
 _REACH = {PoincareBall: 15.0, Lorentz: 44.0}
@@ -108,9 +108,7 @@ def init_points(weight: Tensor, manifold: Manifold, radius: float) -> None:
 
 def unit_variance_radius(size: int, manifold: Manifold) -> float:
     """Distance from the origin of a Lorentz point with `size` coordinates of variance 1."""
-    curvature = getattr(manifold, "curvature", None)
-    c = manifold.c if curvature is None else curvature.init
-    c = float(c.detach() if isinstance(c, Tensor) else c)
+    c = initial_curvature(manifold)
     return math.sqrt(size) if c == 0 else math.asinh(math.sqrt(c * size)) / math.sqrt(c)
 
 

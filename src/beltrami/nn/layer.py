@@ -54,6 +54,13 @@ class Layer(nn.Module):
             )
 
 
+def initial_curvature(manifold: Manifold) -> float:
+    """c at the start of training, the same whether it is learned or fixed; 0 if flat."""
+    curvature = getattr(manifold, "curvature", None)
+    c = manifold.c if curvature is None else curvature.init
+    return float(c.detach() if isinstance(c, Tensor) else c)
+
+
 def check_manifold(
     manifold: Manifold,
     accepts: tuple[type[Manifold], ...],

@@ -7,17 +7,22 @@ import math
 import torch
 from torch import Tensor, nn
 
-from beltrami.checks import check_choice, check_positive
+from beltrami.checks import check_choice, check_integer, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, poincare
 from beltrami.kernels.layers.residual import residual
-from beltrami.nn.layer import Layer
+from beltrami.nn.layer import Layer, initial_curvature
 
 
 class Residual(Layer):
     r"""Adds a branch y to the stream x with a weight w > 0.
 
     - Lorentz: `γ·z/(√c·|z|_L)` with z = x + w·y as ambient vectors, γ = 1 + w (Lorentzian residual
-      networks, He et al. 2024). It lies on the geodesic from x to y when γ = 1.
+      networks, He et al. 2024). It lies on the geodesic from x to y when γ = 1. With `size` d,
+
+          γ = g·(1 + w),    g² = 1 + 2w/(1 + w)²·(√(1 + c·d) − 1)    with w and c of the start:
+
+      beside an empty branch a stream whose d coordinates have variance 1 then keeps its length,
+      where γ = 1 + w shortens it in every layer, and a deep model forgets its tokens.
     - PoincareBall: `x ⊕ (w ⊗ y)`, Möbius addition and scaling (Ganea et al. 2018).
     - Euclidean, the limit of both as c → 0: `x + w·y`.
 
@@ -26,6 +31,7 @@ class Residual(Layer):
         weight: w at the start. It is stored as `log_weight` (1,), so it stays positive.
         learnable: whether w is a parameter; else it is fixed.
         scale: γ, for Lorentz; 1 + w if None.
+        size: coordinates of the points, for the g above; without it g = 1.
         form: "manifold", or "euclidean" for x + w·y on Lorentz space parts, the ablation.
     """
 
@@ -38,6 +44,7 @@ class Residual(Layer):
         weight: float = 1.0,
         learnable: bool = True,
         scale: float | None = None,
+        size: int | None = None,
         form: str = "manifold",
     ) -> None:
         super().__init__(manifold)
@@ -51,7 +58,16 @@ class Residual(Layer):
             raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
         if form == "euclidean" and scale is not None:
             raise ValueError("Residual: form='euclidean' has no scale")
+        if size is not None and scale is not None:
+            raise ValueError("Residual: scale is γ itself, and size chooses γ: give one of the two")
         self.init, self.scale = weight, scale
+        self.gain = 1.0
+        if size is not None and isinstance(manifold, Lorentz) and form == "manifold":
+            if manifold.shape.numel() != 1:
+                raise ValueError("Residual: size works with one curvature, give a scale instead")
+            c_size = initial_curvature(manifold) * check_integer("Residual: size", size)
+            growth = math.sqrt(1 + c_size) - 1
+            self.gain = math.sqrt(1 + 2 * weight / (1 + weight) ** 2 * growth)
         self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
         if learnable:
             self.log_scales.add("log_weight")
@@ -81,7 +97,9 @@ class Residual(Layer):
             scaled = manifold.project(poincare.mobius_scalar(w, y, c))
             return manifold.project(poincare.mobius_add(x, scaled, c))
         if isinstance(manifold, Lorentz) and self.form == "manifold":
-            return residual(x, y, w, scale=self.scale, radius=manifold.radius_like(x))
+            return residual(
+                x, y, w, scale=self.scale, gain=self.gain, radius=manifold.radius_like(x)
+            )
         if isinstance(w, Tensor):
             # The weight must not widen a half-precision branch, and with it the stream.
             return x + (w * y).to(y.dtype)
@@ -90,9 +108,10 @@ class Residual(Layer):
     def extra_repr(self) -> str:
         """Weight, scale and manifold."""
         learnable = self.log_weight is not None
+        gain = f", gain={self.gain:g}" if self.gain != 1 else ""
         return (
-            f"weight={self.init}, learnable={learnable}, scale={self.scale}, form={self.form}, "
-            f"manifold={self.manifold!r}"
+            f"weight={self.init}, learnable={learnable}, scale={self.scale}{gain}, "
+            f"form={self.form}, manifold={self.manifold!r}"
         )
 
 

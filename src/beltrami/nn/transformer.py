@@ -47,9 +47,9 @@ class TransformerBlock(Layer):
     Three things make it more than a Transformer on space parts, and each has its switch: the time
     columns of the linear layers (`time`), the residual (`residual`) and attention by distance with
     centroids (`score`, `aggregate`). With all of them off, `time=False, residual="euclidean",
-    score="dot", aggregate="mean"`, and the branches added as they are, `residual_weight=1.0,
-    learn_residual=False`, it is the plain Transformer block to the last bit. As c → 0 it is the
-    block on `Euclidean()` with the same switches.
+    score="dot", aggregate="mean"`, and the branches added as they are, `learn_residual=False`, it
+    is the plain Transformer block to the last bit. As c → 0 it is the block on `Euclidean()` with
+    the same switches.
 
     Its parts may be modules of your own, from points to points: `attention`, `cross_attention`,
     `mlp` and what `norm` makes. A block of another shape (parallel branches, norms behind them) is
@@ -74,8 +74,8 @@ class TransformerBlock(Layer):
         activation: of the MLP.
         dropout: on the output of each branch.
         residual: "manifold", or "euclidean" for x + w·y on space parts.
-        residual_weight: w of each residual at the start; about 1/√(2·depth), which is 0.3 for six
-            layers, keeps the tokens of a stack apart.
+        residual_weight: w of each residual at the start. 1 is right at any depth, as the residuals
+            know the size of their points (see `Residual`).
         learn_residual: whether w is learned.
         time, score, aggregate, bias: see `Attention` and `Linear`.
 
@@ -102,7 +102,7 @@ class TransformerBlock(Layer):
         activation: str = "swiglu",
         dropout: float = 0.0,
         residual: str = "manifold",
-        residual_weight: float = 0.3,
+        residual_weight: float = 1.0,
         learn_residual: bool = True,
         time: bool = True,
         score: str = "distance",
@@ -137,6 +137,7 @@ class TransformerBlock(Layer):
                 manifold=manifold,
                 weight=residual_weight,
                 learnable=learn_residual,
+                size=size,
                 form=residual,
             )
 

@@ -49,24 +49,21 @@ def test_accuracy(kind: str, size: float, dtype: torch.dtype) -> None:
     assert error <= 16 * eps * max(scale, size if kind == "opposite" else 0)
 
 
-@pytest.mark.parametrize(("scale", "size"), [(None, None), (2.5, None), (None, 5)])
-def test_gradients(scale: float | None, size: int | None) -> None:
+@pytest.mark.parametrize(("scale", "gain"), [(None, 1.0), (2.5, 1.0), (None, 1.5)])
+def test_gradients(scale: float | None, gain: float) -> None:
     x, y = leaf(3, 5), leaf(3, 5)
     w = torch.tensor([0.7], dtype=torch.float64, requires_grad=True)
     c = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
     inputs = (x, y, w, c)
-    assert torch.autograd.gradcheck(lambda *a: residual(*a, scale, size), inputs)
-    assert torch.autograd.gradgradcheck(lambda *a: residual(*a, scale, size), inputs)
+    assert torch.autograd.gradcheck(lambda *a: residual(*a, scale, gain=gain), inputs)
+    assert torch.autograd.gradgradcheck(lambda *a: residual(*a, scale, gain=gain), inputs)
 
 
-@pytest.mark.parametrize("c", [1e-6, 0.02, 1.0, 30.0])
-@pytest.mark.parametrize("w", [0.1, 1.0, 4.0])
-def test_size_keeps_the_length_beside_an_empty_branch(w: float, c: float) -> None:
-    x = torch.randn(3, 64, dtype=torch.float64)
-    x = x * 8 / x.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(residual(x, torch.zeros_like(x), w, c, size=64), x)
-    y = torch.randn(3, 64, dtype=torch.float64)
-    torch.testing.assert_close(residual(x, y, w, 1e-9, size=64), x + w * y, rtol=1e-6, atol=1e-6)
+def test_gain_multiplies() -> None:
+    x, y = torch.randn(3, 5), torch.randn(3, 5)
+    torch.testing.assert_close(residual(x, y, 0.7, gain=1.5), 1.5 * residual(x, y, 0.7))
+    w = torch.tensor([0.7])
+    torch.testing.assert_close(residual(x, y, w, gain=1.5), 1.5 * residual(x, y, 0.7))
 
 
 def test_gradients_at_the_origin_and_at_equal_points() -> None:

@@ -1,6 +1,6 @@
 r"""The Lorentz residual connection: a weighted sum of ambient vectors, scaled back to a point.
 
-    z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L),     γ = 1 + w unless given.
+    z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L),     γ = gain·(1 + w) or `scale`.
 
 With s = w/(1+w)² and the squared chord Q = |x − y|²_L,
 
@@ -11,13 +11,8 @@ With s = w/(1+w)² and the squared chord Q = |x − y|²_L,
 where R = 1/√c is the radius of curvature and lo the point of smaller time. All terms are positive
 and all differences are taken of the points themselves, so nothing cancels, near or far; as c → 0
 it tends to x + w·y. (This Q is that of `geometry.chord` with times in place of norms, which are
-never 0: no case distinction, a third of the operators.) With `size` d given,
-
-    γ² = 1 + w² + 2w·E,     E = √(1 + c·d),
-
-the norm of z for |x|² = d and y = 0: a point whose coordinates have variance 1 keeps its length
-beside an empty branch. It tends to 1 + w, too. Nothing but x and y is kept for the backward pass,
-in the dtype they came in. The gradient is
+never 0: no case distinction, a third of the operators.) Nothing but x and y is kept for the
+backward pass, in the dtype they came in. The gradient is
 
     ∂Q/∂x = 2((x − y) − (r/t_x)·x),     ∂Q/∂y = −2((x − y) − (r/t_y)·y),
     ∂(c·Q)/∂c = (t_lo/t_hi)·|h|².
@@ -44,8 +39,8 @@ def residual(
     weight: Scalar = 1.0,
     c: Scalar = 1.0,
     scale: float | None = None,
-    size: int | None = None,
     *,
+    gain: float = 1.0,
     radius: Scalar | None = None,
 ) -> Tensor:
     """`γ·(x + w·y)/(√c·|x + w·y|_L)` for points x and y, (..., d), broadcasting.
@@ -54,8 +49,8 @@ def residual(
         x: the stream. y: the branch.
         weight: w ≥ 0, a number or a tensor that broadcasts against x[..., :1].
         c: curvature −c, a number or a tensor that broadcasts in the same way.
-        scale: γ; 1 + w if None.
-        size: d of the γ above, in the place of a scale.
+        scale: γ; gain·(1 + w) if None.
+        gain: a constant of γ, in the place of a scale.
         radius: 1/√c, in the place of c, from callers that have it.
 
     Returns: (..., d) in the promoted dtype of x and y; computed in float32 at least.
@@ -68,7 +63,7 @@ def residual(
         if isinstance(radius, Tensor):
             radius = radius.to(accumulation_dtype(dtype))
     weight = upcast(weight) if isinstance(weight, Tensor) else weight
-    out: Tensor = _Residual.apply(x, y, weight, radius, scale, size, dtype)
+    out: Tensor = _Residual.apply(x, y, weight, radius, scale, gain, dtype)
     return out
 
 
@@ -103,12 +98,9 @@ def _pair(x: Tensor, y: Tensor, radius: Scalar) -> _Pair:
     return _Pair(delta, tx, ty, rise, ratio, gap, chord)
 
 
-def _front(w: Any, radius: Any, scale: float | None, size: int | None) -> Any:
-    """γ/(1 + w), None for 1; its square is 1 + 2s(E − 1) for a size."""
-    if size is not None:
-        e = (1 + size / radius**2) ** 0.5
-        return (1 + 2 * w / (1 + w) ** 2 * (e - 1)) ** 0.5
-    return None if scale is None else scale / (1 + w)
+def _front(w: Any, scale: float | None, gain: float) -> Any:
+    """γ/(1 + w)."""
+    return gain if scale is None else scale / (1 + w)
 
 
 class _Residual(torch.autograd.Function):
@@ -121,14 +113,14 @@ class _Residual(torch.autograd.Function):
         w: Scalar,
         radius: Scalar,
         scale: float | None,
-        size: int | None,
+        constant: float,
         dtype: torch.dtype,
     ) -> Tensor:
         x, y = upcast(x), upcast(y)
         chord = _pair(x, y, radius).chord
         gain = torch.rsqrt(1 + w / ((1 + w) * radius) ** 2 * chord)
-        front = _front(w, radius, scale, size)
-        if front is not None:
+        front = _front(w, scale, constant)
+        if isinstance(front, Tensor) or front != 1:
             gain = gain * front
         z = torch.addcmul(x, w, y) if isinstance(w, Tensor) else torch.add(x, y, alpha=w)
         return cast(gain * z, dtype)
@@ -139,13 +131,13 @@ class _Residual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x_in, y_in, w, radius, scale, size = load_values(ctx)
+        x_in, y_in, w, radius, scale, constant = load_values(ctx)
         x, y, g = upcast(x_in), upcast(y_in), upcast(g)
         p = _pair(x, y, radius)
         share = w / ((1 + w) * radius) ** 2  # s·c
         d = 1 + share * p.chord
-        gain, front = torch.rsqrt(d), _front(w, radius, scale, size)
-        if front is not None:
+        gain, front = torch.rsqrt(d), _front(w, scale, constant)
+        if isinstance(front, Tensor) or front != 1:
             gain = gain * front
         g_y = dot(g, y)
         g_z = torch.addcmul(dot(g, x), w, g_y) if isinstance(w, Tensor) else dot(g, x) + w * g_y
@@ -159,16 +151,10 @@ class _Residual(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             slope = (1 - w) / (1 + w) / w
             by_w = torch.addcmul(gain * g_y, by_chord * p.chord, slope / 2)
-            if size is not None:
-                e = (1 + size / radius**2) ** 0.5
-                by_w = by_w + by_gain * ((e - 1) * slope * w / ((1 + w) * front) ** 2)
-            elif scale is not None:
+            if scale is not None:
                 by_w = by_w - by_gain / (1 + w)
             gw = sum_to(by_w, w)
         if ctx.needs_input_grad[3]:
             by_r = by_chord * p.ratio * (p.gap * p.gap)
-            if size is not None:
-                e = (1 + size / radius**2) ** 0.5
-                by_r = by_r + by_gain * (share * size / (e * front**2))
             gr = sum_to(by_r, radius) / -radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3
