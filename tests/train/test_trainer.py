@@ -88,6 +88,14 @@ class Model(nn.Module):
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
 
+class WithScale(Model):
+    """A model that learns the logarithm of a scale too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = bnn.Linear(4, 4, manifold=self.embed.manifold, form="hybonet")
+
+
 class Fine(nn.Module):
     def forward(self, x: Tensor, ids: Tensor) -> Tensor:
         return x
@@ -171,7 +179,13 @@ def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], **option
 def test_the_optimiser_of_the_arguments(tmp_path: Path) -> None:
     built = trainer(
         tmp_path,
-        extra={"point_lr": 0.2, "curvature_lr": 0.3, "point_weight_decay": 0.01},
+        WithScale(),
+        extra={
+            "point_lr": 0.2,
+            "curvature_lr": 0.3,
+            "scale_lr": 0.4,
+            "point_weight_decay": 0.01,
+        },
         weight_decay=0.1,
         adam_beta1=0.8,
         adam_beta2=0.95,
@@ -179,8 +193,11 @@ def test_the_optimiser_of_the_arguments(tmp_path: Path) -> None:
     ).create_optimizer()
     assert isinstance(built, RiemannianAdamW)
     groups = {group["kind"]: group for group in built.param_groups}
-    assert groups.keys() == {"points", "curvature", "decay", "no_decay"}
-    assert [groups[k]["lr"] for k in ("points", "curvature", "decay")] == [0.2, 0.3, 0.05]
+    assert groups.keys() == {"points", "curvature", "log_scale", "decay", "no_decay"}
+    rates = {kind: group["lr"] for kind, group in groups.items()}
+    assert rates == {
+        "points": 0.2, "curvature": 0.3, "log_scale": 0.4, "decay": 0.05, "no_decay": 0.05,
+    }  # fmt: skip
     assert [groups[k]["weight_decay"] for k in ("points", "curvature", "decay")] == [0.01, 0, 0.1]
     assert all(g["betas"] == (0.8, 0.95) and g["eps"] == 1e-6 for g in built.param_groups)
 
@@ -222,15 +239,22 @@ def test_arguments_without_a_meaning(tmp_path: Path, options: Any, message: str)
         trainer(tmp_path, **options)
 
 
-@pytest.mark.parametrize("name", ["point_lr", "curvature_lr", "point_weight_decay"])
-def test_rates_of_what_is_not_there(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("point_lr", "points"),
+        ("curvature_lr", "curvatures"),
+        ("scale_lr", "logarithms of scales"),
+        ("point_weight_decay", "points"),
+    ],
+)
+def test_rates_of_what_is_not_there(tmp_path: Path, name: str, what: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
         trainer(tmp_path, extra={name: -1.0})
-    frozen = Model()
-    frozen.embed.weight.requires_grad_(False)
-    frozen.curvature.raw.requires_grad_(False)
-    what = "curvatures" if name == "curvature_lr" else "points"
-    with pytest.raises(ValueError, match=f"{name}=0.5 would be ignored: Model has no {what}"):
+    frozen = WithScale()
+    for frozen_parameter in (frozen.embed.weight, frozen.curvature.raw, frozen.layer.log_scale):
+        frozen_parameter.requires_grad_(False)
+    with pytest.raises(ValueError, match=f"{name}=0.5 would be ignored: WithScale has no {what}"):
         trainer(tmp_path, frozen, extra={name: 0.5})
     plain = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=f"{name}=0.5 would be ignored: Linear has no {what}"):
@@ -281,7 +305,7 @@ def test_an_optimiser_of_the_users(tmp_path: Path) -> None:
     given = trainer(tmp_path, model, extra={"optimizers": (own, None)}, optim="adafactor")
     assert given.create_optimizer() is own
     given.train()
-    with pytest.raises(ValueError, match=r"point_lr, curvature_lr and .* optimizers= brings"):
+    with pytest.raises(ValueError, match=r"point_lr is for .* optimizers= brings"):
         trainer(tmp_path, model, extra={"optimizers": (own, None), "point_lr": 0.1})
     with pytest.raises(ValueError, match="optimizer_cls_and_kwargs names SGD"):
         trainer(tmp_path, extra={"optimizer_cls_and_kwargs": (torch.optim.SGD, {})})
@@ -383,7 +407,7 @@ def test_a_trainer_with_a_step_of_its_own(tmp_path: Path) -> None:
     built.train()
     assert built._step == 4
     assert sorted(ours) == [
-        "_beltrami", "curvature_lr", "finite_check", "point_lr", "point_weight_decay",
+        "_beltrami", "curvature_lr", "finite_check", "point_lr", "point_weight_decay", "scale_lr",
     ]  # fmt: skip
 
 
@@ -481,6 +505,19 @@ def test_resuming_gives_the_uninterrupted_run(tmp_path: Path) -> None:
         assert_equal(ours["state"][key], state, rtol=0, atol=0)
     table = again.optimizer.state[again.model.embed.weight]
     assert table["exp_avg_sq"].shape == (TOKENS, 1)
+
+
+def test_a_checkpoint_with_rates_of_the_older_unit_is_refused(tmp_path: Path) -> None:
+    """Its learning-rate scheduler, which is restored too, would give steps √d times too long."""
+    options = {"save_strategy": "steps", "save_steps": 2, "kind": RiemannianTrainer}
+    trainer(tmp_path, max_steps=2, **options).train()
+    file = tmp_path / "checkpoint-2/optimizer.pt"
+    state = torch.load(file, weights_only=True)
+    for group in state["param_groups"]:
+        del group["rate_unit"]  # version 0.1 did not write it
+    torch.save(state, file)
+    with pytest.raises(ValueError, match=r"length of a row's step.*point_lr=0.025 for d=4"):
+        trainer(tmp_path, **options).train(resume_from_checkpoint=str(file.parent))
 
 
 # --- logs -----------------------------------------------------------------------------------------

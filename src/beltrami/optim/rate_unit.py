@@ -57,6 +57,7 @@ def _dimension(group: Group, saved: Group, i: int) -> int:
     """The dimension of all rows of a group; `ValueError` if there are several, or a schedule."""
     factors = [f for p in group["params"] for f in factors_of(group["manifold"], p.shape[-1])]
     dimensions = sorted({f.manifold.tangent0_size(f.size) for f in factors})
+    rate = saved.get("initial_lr", saved["lr"])  # a scheduler may have changed the other
     changed = (
         f"the state dict's parameter group {i} is of an older version of beltrami, in which the "
         "learning rate of points was the length of a row's step; it is now the root mean square "
@@ -65,7 +66,7 @@ def _dimension(group: Group, saved: Group, i: int) -> int:
     )
     start_again = (
         "start a new optimiser from the saved weights, with "
-        + " or ".join(f"point_lr={saved['lr'] / d**0.5:.3g} for d={d}" for d in dimensions)
+        + " or ".join(f"point_lr={rate / d**0.5:.3g} for d={d}" for d in dimensions)
         + ", or end the run with the version that began it"
     )
     if len(dimensions) != 1:

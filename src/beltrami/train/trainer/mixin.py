@@ -63,7 +63,10 @@ class RiemannianTrainerMixin(_Base):
 
     Args:
         args, kwargs: Trainer's own.
-        point_lr: learning rate of points, if not `learning_rate`. curvature_lr: of curvatures.
+        point_lr: learning rate of points, if not `learning_rate`.
+        curvature_lr: learning rate of curvatures, if not `learning_rate`.
+        scale_lr: learning rate of logarithms of scales, such as the temperatures of attention, if
+            not `learning_rate`.
         point_weight_decay: of points, a pull to the origin along geodesics.
         finite_check: whether to stop at the first loss or gradient norm that is not finite.
     """
@@ -96,12 +99,14 @@ class RiemannianTrainerMixin(_Base):
         *args: Any,
         point_lr: float | None = None,
         curvature_lr: float | None = None,
+        scale_lr: float | None = None,
         point_weight_decay: float = 0.0,
         finite_check: bool = True,
         **kwargs: Any,
     ) -> None:
         self.point_lr = point_lr
         self.curvature_lr = curvature_lr
+        self.scale_lr = scale_lr
         self.point_weight_decay = point_weight_decay
         self.finite_check = finite_check
         self._beltrami = FiniteCheck(self)  # one name, that other Trainers will not take
@@ -124,6 +129,7 @@ class RiemannianTrainerMixin(_Base):
                 weight_decay=self.args.weight_decay,
                 point_lr=self.point_lr,
                 curvature_lr=self.curvature_lr,
+                scale_lr=self.scale_lr,
                 point_weight_decay=self.point_weight_decay,
             )
             if self.args.optim == "adamw_torch_fused":

@@ -24,6 +24,14 @@ _OPTIMIZERS = {
     "sgd": ("sgd", ("momentum", "dampening", "nesterov")),
 }
 
+# The Trainer's own options, the kind of `param_groups` that each is for, and its name in messages.
+_KINDS = {
+    "point_lr": ("points", "points"),
+    "curvature_lr": ("curvature", "curvatures"),
+    "scale_lr": ("log_scale", "logarithms of scales"),
+    "point_weight_decay": ("points", "points"),
+}
+
 
 def check_options(trainer: RiemannianTrainerMixin) -> None:
     """Raise `ValueError` for what would be ignored, now and not when training starts."""
@@ -39,17 +47,15 @@ def check_options(trainer: RiemannianTrainerMixin) -> None:
             f"optim_target_modules={args.optim_target_modules!r} is for GaLore and its kind, which "
             "have no Riemannian form: leave it at None, and freeze what is not to be trained"
         )
-    rates = {"point_lr": trainer.point_lr, "curvature_lr": trainer.curvature_lr}
-    given = {name: rate for name, rate in rates.items() if rate is not None}
+    given = {name: value for name in _KINDS if (value := getattr(trainer, name)) is not None}
     check_number("point_weight_decay", trainer.point_weight_decay)
-    if trainer.point_weight_decay:
-        given["point_weight_decay"] = trainer.point_weight_decay
+    if not trainer.point_weight_decay:
+        del given["point_weight_decay"]
     if trainer.optimizer is not None:
         if given:
             raise ValueError(
-                "point_lr, curvature_lr and point_weight_decay are for the optimiser this Trainer "
-                "builds, but optimizers= brings one: give them to "
-                "beltrami.optim.create_optimizer(model, ...)"
+                f"{', '.join(given)} is for the optimiser this Trainer builds, but optimizers= "
+                "brings one: give it to beltrami.optim.create_optimizer(model, ...)"
             )
         _check_given_optimizer(trainer)
         return
@@ -59,12 +65,11 @@ def check_options(trainer: RiemannianTrainerMixin) -> None:
     kinds = {group["kind"] for group in param_groups(trainer.model)}
     for name, value in given.items():
         check_number(name, value)
-        kind = "curvature" if name == "curvature_lr" else "points"
+        kind, described = _KINDS[name]
         if kind not in kinds:
-            missing = "curvatures" if kind == "curvature" else kind
             raise ValueError(
-                f"{name}={value} would be ignored: {type(trainer.model).__name__} has no {missing} "
-                f"that are trained; leave out {name}"
+                f"{name}={value} would be ignored: {type(trainer.model).__name__} has no "
+                f"{described} that are trained; leave out {name}"
             )
 
 
