@@ -16,7 +16,7 @@ from torch import Tensor
 
 from beltrami.analysis.results import Result
 from beltrami.analysis.rows import check_points
-from beltrami.analysis.superposition.welch import welch_bound
+from beltrami.analysis.superposition.features import welch_bound
 
 BLOCK = 1 << 22  # numbers at once
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -13,3 +17,20 @@ class Result:
         """The numbers as plain floats by name, without the tensors."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: float(value) for name, value in values if isinstance(value, (int, float))}
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields but tensors, as JSON can hold them: numbers that are not finite are None."""
+        return _fields(self)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    named = ((field.name, getattr(value, field.name)) for field in fields(value))
+    return {name: _plain(part) for name, part in named if not isinstance(part, Tensor)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return _fields(value) if is_dataclass(value) else value

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.superposition import fit_exponent, forecast
 from beltrami.analysis.superposition.floor_fit import fit_floor, least_squares_through
-from beltrami.analysis.superposition.laws import exponent_interval, fit_laws
+from beltrami.analysis.superposition.forecast import exponent_interval, fit_laws
 from tests.analysis.superposition.published import STRONG, TOY, TOY_WIDTHS, WEAK, WIDTHS
 
 MANY = [2.0**i for i in range(4, 13)]

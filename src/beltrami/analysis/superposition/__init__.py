@@ -5,28 +5,25 @@ which features weights represent, how much rows overlap, exponents of losses ove
 errors, and a forecast that says when it is not to be trusted.
 """
 
-from beltrami.analysis.superposition.chinchilla import (
+from beltrami.analysis.superposition.exponent import (
     ExponentEstimate,
+    ExponentFit,
+    ExponentWindows,
+    exponent_windows,
+    fit_exponent,
     parameter_exponent,
     parameters_for_width,
     width_exponent,
     width_for_parameters,
 )
-from beltrami.analysis.superposition.exponent import (
-    ExponentFit,
-    ExponentWindows,
-    exponent_windows,
-    fit_exponent,
-)
-from beltrami.analysis.superposition.forecast import Forecast, forecast
-from beltrami.analysis.superposition.joint_fit import JointFit, Offset, fit_losses
-from beltrami.analysis.superposition.laws import ForecastWindow
-from beltrami.analysis.superposition.norms import (
-    NormHistogram,
-    norm_histogram,
+from beltrami.analysis.superposition.features import (
+    expected_kappa,
     represented,
     unlearned_loss,
+    welch_bound,
 )
+from beltrami.analysis.superposition.forecast import Forecast, ForecastWindow, forecast
+from beltrami.analysis.superposition.joint_fit import JointFit, Offset, fit_losses
 from beltrami.analysis.superposition.overlaps import Overlaps, overlaps
 from beltrami.analysis.superposition.padding import unused_rows
 from beltrami.analysis.superposition.regime import (
@@ -36,7 +33,6 @@ from beltrami.analysis.superposition.regime import (
     classify_regime,
 )
 from beltrami.analysis.superposition.row_blocks import Rows
-from beltrami.analysis.superposition.welch import expected_kappa, welch_bound
 
 __all__ = [
     "ExponentEstimate",
@@ -45,7 +41,6 @@ __all__ = [
     "Forecast",
     "ForecastWindow",
     "JointFit",
-    "NormHistogram",
     "Offset",
     "Overlaps",
     "Regime",
@@ -58,7 +53,6 @@ __all__ = [
     "fit_exponent",
     "fit_losses",
     "forecast",
-    "norm_histogram",
     "overlaps",
     "parameter_exponent",
     "parameters_for_width",

@@ -3,6 +3,11 @@ r"""The exponent of losses over widths: L ∝ m^−α, by least squares of log L
 The exponent of a curve that bends depends on where the line is fitted: those of Liu et al. 2025
 move by 0.2 to 0.35 between the windows all, m ≥ 15 and m ≥ 25. So the fit of every window that ends
 at the widest is beside that of all points, and a quadratic term says whether the points bend.
+
+Over parameters N ∝ m^k the exponent is another, L ∝ N^−αₙ = m^−kαₙ. The k of language models is
+that of the 50 models of Hoffmann et al. 2022 (arXiv 2203.15556), table A9: 2.523 ± 0.026 by a fit
+of log N over log m. It is less than 3, for wider models are not deeper in proportion. With
+αₙ = 0.35 ± 0.02, α over width is 0.883 ± 0.051.
 """
 
 from __future__ import annotations
@@ -16,20 +21,15 @@ from torch import Tensor
 
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.results import Result
-from beltrami.analysis.superposition.points import (
-    Numbers,
-    group_means,
-    loss_chart,
-    sorted_points,
-)
-from beltrami.checks import check_integer
-from beltrami.report.lines import Series
-from beltrami.report.picture import Picture
+from beltrami.checks import check_integer, check_number, check_positive
+from beltrami.report.chart_frame import as_tensor
 
-FEWEST = 3  # points of a line that has an error
-SHOWN = 5  # windows of a picture
-# A spread of log L below this is rounding: such points lie on their line exactly.
-ROUNDING = 1e-13
+Numbers = Sequence[float] | Tensor
+"""A list of numbers, or a tensor of them."""
+
+FEWEST = 3  # points of a line that has an error, and widths of a window
+ROUNDING = 1e-13  # a spread of log L below this: such points lie on their line exactly
+WIDTH_POWER, WIDTH_POWER_ERROR = 2.523, 0.026  # k
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,6 @@ class ExponentFit(Result):
         """The fitted loss of a width."""
         return math.exp(self.intercept - self.exponent * math.log(width))
 
-    def plot(self) -> Picture:
-        """The points and the line."""
-        return _picture([self])
-
 
 @dataclass(frozen=True)
 class ExponentWindows(Result):
@@ -78,8 +74,7 @@ class ExponentWindows(Result):
         fits: of all points, of those without the narrowest width, and so on down to 3 widths.
         spread: the largest of their exponents less the smallest.
         curvature: the coefficient of (log m)² in log L. curvature_error: its standard error; NaN
-            without degrees of freedom to estimate it from.
-        curvature_t: their ratio.
+            without degrees of freedom to estimate it from. curvature_t: their ratio.
         concave: whether the points bend down, so that the exponent grows with width: the curvature
             is negative, and further from 0 than the 95 % point of Student's t.
         convex: whether they bend up, as those do that approach a floor.
@@ -92,12 +87,6 @@ class ExponentWindows(Result):
     curvature_t: float
     concave: bool
     convex: bool
-
-    def plot(self) -> Picture:
-        """The points, and the lines of at most 5 windows, from the longest to the shortest."""
-        last = len(self.fits) - 1
-        places = {round(last * i / (SHOWN - 1)) for i in range(SHOWN)}
-        return _picture([self.fits[place] for place in sorted(places)])
 
 
 def fit_exponent(widths: Numbers, losses: Numbers, *, first: int = 0) -> ExponentFit:
@@ -153,6 +142,108 @@ def exponent_windows(widths: Numbers, losses: Numbers) -> ExponentWindows:
     )
 
 
+@dataclass(frozen=True)
+class ExponentEstimate(Result):
+    """An exponent and its standard error."""
+
+    exponent: float
+    error: float
+
+
+def width_exponent(
+    alpha_n: float,
+    error: float = 0.0,
+    *,
+    power: float = WIDTH_POWER,
+    power_error: float = WIDTH_POWER_ERROR,
+) -> ExponentEstimate:
+    """The exponent kαₙ over width, with √((k·δαₙ)² + (αₙ·δk)²), for errors that are independent.
+
+    Args:
+        alpha_n: of L ∝ N^−αₙ. error: its standard error.
+        power, power_error: k of N ∝ m^k, and its standard error.
+    """
+    check_positive("power", power)
+    check_number("error", error, low=0)
+    check_number("power_error", power_error, low=0)
+    return ExponentEstimate(power * alpha_n, math.hypot(power * error, alpha_n * power_error))
+
+
+def parameter_exponent(
+    alpha_m: float,
+    error: float = 0.0,
+    *,
+    power: float = WIDTH_POWER,
+    power_error: float = WIDTH_POWER_ERROR,
+) -> ExponentEstimate:
+    """The exponent α/k over parameters, the way back from `width_exponent`."""
+    check_positive("power", power)
+    return width_exponent(alpha_m, error, power=1 / power, power_error=power_error / power**2)
+
+
+def parameters_for_width(
+    width: float, *, like: tuple[float, float], power: float = WIDTH_POWER
+) -> float:
+    """N of a width, by the law N ∝ m^power through `like`, a width and its parameters."""
+    _check_law(like, power, width=width)
+    return float(like[1] * (width / like[0]) ** power)
+
+
+def width_for_parameters(
+    parameters: float, *, like: tuple[float, float], power: float = WIDTH_POWER
+) -> float:
+    """The width of a number of parameters, the way back from `parameters_for_width`."""
+    _check_law(like, power, parameters=parameters)
+    return float(like[0] * (parameters / like[1]) ** (1 / power))
+
+
+def _check_law(like: tuple[float, float], power: float, **size: float) -> None:
+    named = {**size, "width of like": like[0], "parameters of like": like[1], "power": power}
+    for name, value in named.items():
+        check_positive(name, value)
+
+
+def checked_points(widths: Numbers, losses: Numbers) -> tuple[Tensor, Tensor]:
+    """Widths and losses as float64 of the same length, in the order given; widths are positive."""
+    m, loss = as_tensor(widths, "widths"), as_tensor(losses, "losses")
+    if len(m) != len(loss):
+        raise ValueError(f"there are {len(m)} widths and {len(loss)} losses: give one loss a width")
+    for name, values in (("widths", m), ("losses", loss)):
+        if not bool(torch.isfinite(values).all()):
+            bad = int((~torch.isfinite(values)).nonzero()[0])
+            raise ValueError(f"{name} must be finite, got {values[bad].item()} at place {bad}")
+    if len(m) and float(m.min()) <= 0:
+        raise ValueError(f"widths must be positive, got {float(m.min()):g}")
+    return m, loss
+
+
+def sorted_points(widths: Numbers, losses: Numbers) -> tuple[Tensor, Tensor]:
+    """By width, and by loss where a width was trained several times; losses are positive."""
+    m, loss = checked_points(widths, losses)
+    if len(loss) and float(loss.min()) <= 0:
+        raise ValueError(
+            f"losses must be positive, for their logarithms are fitted; got {float(loss.min()):g}"
+        )
+    order = sorted(range(len(m)), key=lambda i: (float(m[i]), float(loss[i])))
+    return m[order], loss[order]
+
+
+def group_means(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Different x, the means of their y, and the place of each point among them."""
+    different, group = x.unique(return_inverse=True)
+    sums = y.new_zeros(len(different)).index_add(0, group, y)
+    return different, sums / torch.bincount(group), group
+
+
+def pure_error(x: Tensor, y: Tensor) -> float:
+    """Pooled standard deviation of y among equal x; NaN if none are equal."""
+    different, mean, group = group_means(x, y)
+    freedom = len(x) - len(different)
+    if freedom == 0:
+        return math.nan
+    return math.sqrt(float((y - mean[group]).square().sum()) / freedom)
+
+
 def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
     distinct = len(m.unique())
     if len(m) < FEWEST or distinct < 2:
@@ -188,15 +279,6 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
     )
 
 
-def pure_error(x: Tensor, y: Tensor) -> float:
-    """Pooled standard deviation of y among equal x; NaN if none are equal."""
-    different, mean, group = group_means(x, y)
-    freedom = len(x) - len(different)
-    if freedom == 0:
-        return math.nan
-    return math.sqrt(float((y - mean[group]).square().sum()) / freedom)
-
-
 def _curvature(x: Tensor, y: Tensor) -> tuple[float, float]:
     """The quadratic term of y over x, and its standard error."""
     x = x - x.mean()
@@ -210,14 +292,3 @@ def _curvature(x: Tensor, y: Tensor) -> tuple[float, float]:
         return float(terms[2]), math.nan
     variance = float(residuals.square().sum()) / freedom
     return float(terms[2]), math.sqrt(variance) / abs(float(r[2, 2]))
-
-
-def _picture(fits: Sequence[ExponentFit]) -> Picture:
-    """The points of the first, longest fit, and the lines of all."""
-    lines = [Series("losses", fits[0].widths, fits[0].losses)]
-    for fit in fits:
-        ends = fit.widths[0], fit.widths[-1]
-        name = f"m ≥ {ends[0]:g}: α = {fit.exponent:.2f} ± {fit.error:.2f}"
-        lines.append(Series(name, ends, [fit.at(width) for width in ends]))
-    description = "Losses, and power laws fitted to them."
-    return loss_chart(lines, title="Loss over width", description=description)

@@ -8,22 +8,34 @@ so that a floor is never worse than none.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from beltrami.analysis.superposition.least_squares import (
-    COARSE,
-    CONVERGED,
-    Model,
-    covariance,
-    descend,
-)
+from beltrami.analysis.intervals import t975
+from beltrami.analysis.superposition.exponent import ROUNDING
+
+Model = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Residuals (s, n) of parameters (s, p), and their derivatives (s, n, q) by the first q of them."""
 
 # Floors to start from, as shares of the smallest loss.
 STARTS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 0.995)
 _ENDLESS = 1e6  # of log m, in place of ∞
+_RIDGE = 1e-12  # beside the diagonal of JᵀJ, which is 0 where a parameter has no effect
+
+
+class Stop(NamedTuple):
+    """When a descent ends: after so many steps, or once none wins this share of the squares."""
+
+    steps: int
+    gain: float
+
+
+CONVERGED = Stop(steps=200, gain=1e-14)
+COARSE = Stop(steps=40, gain=1e-9)  # for sums of squares that are only compared with a bound
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class FloorFit:
     Args:
         log_scale, exponent, floor: log A, α and B.
         centre, level: means of log m and of log L.
+        points: how many were fitted. spread: Σ(log L − level)².
         squares: sum of squared residuals of log L.
         parameters: how many were fitted: 3, or 2 with a floor that was given.
         covariance: of those, for a variance of 1.
@@ -43,19 +56,55 @@ class FloorFit:
     floor: float
     centre: float
     level: float
+    points: int
+    spread: float
     squares: float
     parameters: int
     covariance: Tensor
 
     @property
-    def floor_is_fitted(self) -> bool:
-        """Whether B is a parameter of the fit."""
-        return self.parameters == 3
-
-    @property
     def loss_floor(self) -> float:
         """B in the unit of the losses."""
         return self.floor * math.exp(self.level)
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the residuals."""
+        return self.points - self.parameters
+
+    @property
+    def exact(self) -> bool:
+        """Whether the residuals are rounding."""
+        return self.squares <= self.points * ROUNDING**2
+
+    @property
+    def variance(self) -> float:
+        """Of log L about the law."""
+        return 0.0 if self.exact else self.squares / self.freedom
+
+    @property
+    def error(self) -> float:
+        """Standard error of α."""
+        return 0.0 if self.exact else math.sqrt(self.variance * float(self.covariance[1, 1]))
+
+    @property
+    def floor_error(self) -> float:
+        """Standard error of B in the unit of the losses; NaN where B was given."""
+        if self.parameters < 3:
+            return math.nan
+        root = 0.0 if self.exact else math.sqrt(self.variance * float(self.covariance[2, 2]))
+        return root * math.exp(self.level)
+
+    @property
+    def r_squared(self) -> float:
+        """R² of log L; NaN for losses that are all the same."""
+        flat = self.spread <= self.points * ROUNDING**2
+        return math.nan if flat else 1 - self.squares / self.spread
+
+    @property
+    def most_squares(self) -> float:
+        """The squares of a law that fits hardly worse: S·(1 + t²/freedom)."""
+        return self.squares * (1 + t975(self.freedom) ** 2 / self.freedom)
 
     def width(self, loss: float) -> float:
         """m at which a loss is reached; ∞ at and below the floor, and where losses do not fall."""
@@ -96,34 +145,31 @@ def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:
     if not bool(squares[0] < first * (1 - CONVERGED.gain)):
         squares[0], fits[0] = first, start[0]
     best = fits[int(squares.argmin())]
-    jacobian = model(best[None])[1][0]
     scale, exponent, best_floor = best.tolist()
-    left = float(squares.min())
     return FloorFit(
-        scale, exponent, best_floor, centre, level, left, parameters, covariance(jacobian)
+        log_scale=scale,
+        exponent=exponent,
+        floor=best_floor,
+        centre=centre,
+        level=level,
+        points=len(m),
+        spread=float(y.square().sum()),
+        squares=float(squares.min()),
+        parameters=parameters,
+        covariance=_covariance(model(best[None])[1][0]),
     )
 
 
-@dataclass(frozen=True)
-class GivenFloors:
-    """The best laws of several floors, (k,) each.
-
-    Args:
-        exponents: α. squares: sums of squared residuals of log L.
-        variance: of α, for a variance of 1; ∞ where the losses do not tell it.
-    """
-
-    exponents: Tensor
-    squares: Tensor
-    variance: Tensor
-
-
-def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> GivenFloors:
+def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What `fit_floor` finds of each floor, all at once.
 
     Args:
         m, loss: positive, float64.
         floors: (k,), below all losses.
+
+    Returns:
+        α, sums of squared residuals of log L, and the variance of α for a variance of 1 (∞ where
+        the losses do not tell it), each (k,).
     """
     x, y = m.log() - m.log().mean(), loss.log() - loss.log().mean()
     model = _law(x, y, 2)
@@ -132,7 +178,7 @@ def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> GivenFloors:
     share, slope = model(fits)[1].unbind(-1)  # (k, n)
     # What of the slope's column the other does not explain: its inverse is the variance.
     off = slope - share * ((share * slope).sum(-1) / share.square().sum(-1))[:, None]
-    return GivenFloors(fits[:, 1], squares, 1 / off.square().sum(-1))
+    return fits[:, 1], squares, 1 / off.square().sum(-1)
 
 
 def least_squares_through(
@@ -155,6 +201,73 @@ def least_squares_through(
     if floor is None:
         return torch.minimum(_through(x, y, ahead, 0.0), _through_with_floor(x, y, ahead))
     return _through(x, y, ahead, floor / target)
+
+
+def descend(
+    model: Model,
+    start: Tensor,
+    *,
+    project: Callable[[Tensor], Tensor] = lambda p: p,
+    stop: Stop = CONVERGED,
+) -> tuple[Tensor, Tensor]:
+    """Levenberg and Marquardt's method, from many starts at once.
+
+    Args:
+        model: residuals and derivatives; parameters without derivatives stay as they are.
+        start: (s, p).
+        project: brings parameters back to where they may be.
+        stop: when to end.
+
+    Returns:
+        The parameters, (s, p), and the sums of squares, (s,).
+    """
+    p = start.clone()
+    residuals, jacobian = model(p)
+    squares = _finite(residuals.square().sum(-1))
+    damping = torch.full_like(squares, 1e-3)
+    for _ in range(stop.steps):
+        normal = jacobian.mT @ jacobian
+        slope = (jacobian.mT @ residuals[..., None])[..., 0]
+        diagonal = normal.diagonal(dim1=-2, dim2=-1)
+        ridge = diagonal * damping[:, None] + _RIDGE * diagonal.sum(-1, keepdim=True)
+        step, _ = torch.linalg.solve_ex(normal + torch.diag_embed(ridge), slope)
+        tried = p.clone()
+        tried[:, : step.shape[1]] -= step
+        tried = project(tried)
+        new_residuals, new_jacobian = model(tried)
+        new = _finite(new_residuals.square().sum(-1))
+        better = new < squares
+        arrived = ~better | (squares - new <= stop.gain * squares)
+        p = torch.where(better[:, None], tried, p)
+        residuals = torch.where(better[:, None], new_residuals, residuals)
+        jacobian = torch.where(better[:, None, None], new_jacobian, jacobian)
+        squares = torch.where(better, new, squares)
+        damping = torch.where(better, damping / 5, damping * 4)
+        # Those that do not get better are done once they have tried short steps, too.
+        if bool((arrived & ((damping > 1e8) | better)).all()):
+            break
+    return p, squares
+
+
+def inverse_root(jacobian: Tensor) -> Tensor:
+    """R⁻¹ of J = QR, so that R⁻¹·R⁻ᵀ = (JᵀJ)⁻¹ without squaring J's condition."""
+    r = torch.linalg.qr(jacobian, mode="r").R
+    root: Tensor = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
+    return root
+
+
+def _covariance(jacobian: Tensor) -> Tensor:
+    """(JᵀJ)⁻¹; infinite where J does not have full rank."""
+    size = torch.linalg.qr(jacobian, mode="r").R.diagonal().abs()
+    if float(size.min()) <= torch.finfo(torch.float64).eps * float(size.max()):
+        return torch.full((len(size), len(size)), math.inf, dtype=jacobian.dtype)
+    root = inverse_root(jacobian)
+    return root @ root.mT
+
+
+def _finite(squares: Tensor) -> Tensor:
+    """Where a step went out of the numbers, it is worse than any."""
+    return torch.where(torch.isfinite(squares), squares, math.inf)
 
 
 def _law(x: Tensor, y: Tensor, parameters: int) -> Model:

@@ -24,14 +24,11 @@ from torch import Tensor
 
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.results import Result
-from beltrami.analysis.superposition.least_squares import inverse_root
-from beltrami.analysis.superposition.points import Numbers, loss_chart, pairs_of
-from beltrami.report.lines import Series
-from beltrami.report.picture import Picture
+from beltrami.analysis.superposition.exponent import Numbers, checked_points
+from beltrami.analysis.superposition.floor_fit import inverse_root
 
 EXPONENTS = (0.01, 10.0)  # among which α is sought
-_GRID = 400
-_HALVINGS = 50
+_GRID, _FINER, _ROUNDS = 400, 21, 11  # points of the search for log α, each round 10 times finer
 _AT_EDGE = 1e-3  # of log α
 Key = TypeVar("Key")
 
@@ -71,7 +68,6 @@ class JointFit(Result):
         at_edge: whether α is at an end of 0.01 to 10, among which it was sought. Losses are then no
             power law with offsets, and the errors say nothing.
         covariance: of (α, A, B, ...), float64.
-        widths, losses, groups: what was fitted, with the place of each in `offsets`.
     """
 
     exponent: float
@@ -88,9 +84,6 @@ class JointFit(Result):
     freedom: int
     at_edge: bool
     covariance: Tensor
-    widths: tuple[float, ...] = ()
-    losses: tuple[float, ...] = ()
-    groups: tuple[int, ...] = ()
 
     @property
     def lone(self) -> tuple[Offset, ...]:
@@ -103,25 +96,6 @@ class JointFit(Result):
             if (offset.family, offset.dataset) == (family, dataset):
                 return float(self.scale * width**-self.exponent + offset.value)
         raise ValueError(f"no offset was fitted for family {family!r}, data set {dataset!r}")
-
-    def plot(self) -> Picture:
-        """Losses without their offsets, and the common law."""
-        lines = []
-        for place, offset in enumerate(self.offsets):
-            own = [i for i, group in enumerate(self.groups) if group == place]
-            own.sort(key=lambda i: self.widths[i])
-            name = offset.family if offset.dataset is None else f"{offset.family}, {offset.dataset}"
-            rest = [self.losses[i] - offset.value for i in own]
-            lines.append(Series(name, [self.widths[i] for i in own], rest))
-        ends = min(self.widths), max(self.widths)
-        law = [self.scale * width**-self.exponent for width in ends]
-        name = f"α = {self.exponent:.2f} ± {self.exponent_error:.2f}"
-        return loss_chart(
-            [*lines, Series(name, ends, law)],
-            title="Loss over width, without offsets",
-            description="Losses less the offset of their family, and the common power law.",
-            y_label="Loss − B",
-        )
 
 
 def fit_losses(
@@ -145,7 +119,7 @@ def fit_losses(
             different widths in families that have at least 2, for α cannot be told from those; and
             for losses that do not fall with width.
     """
-    m, loss = pairs_of(widths, losses)
+    m, loss = checked_points(widths, losses)
     names, group = _groups(families, datasets, len(m))
     count = len(names)
     distinct = [len(m[group == i].unique()) for i in range(count)]
@@ -172,8 +146,10 @@ def fit_losses(
         scale=scale * math.exp(alpha * middle),
         scale_error=errors[1],
         offsets=tuple(
-            Offset(*names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), count_)
-            for i, count_ in enumerate(distinct)
+            Offset(
+                *names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), distinct[i]
+            )
+            for i in range(count)
         ),
         residual=residual,
         mean_squared=squares / len(m),
@@ -182,9 +158,6 @@ def fit_losses(
         freedom=freedom,
         at_edge=not low + _AT_EDGE < math.log(alpha) < high - _AT_EDGE,
         covariance=covariance,
-        widths=tuple(m.tolist()),
-        losses=tuple(loss.tolist()),
-        groups=tuple(group.tolist()),
     )
 
 
@@ -258,22 +231,17 @@ def _solve(x: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, f
         scale = torch.where(scale > 0, scale, 0.0)
         return (up - scale[:, None] * law).square().sum(-1), scale
 
-    grid = torch.linspace(
-        math.log(EXPONENTS[0]), math.log(EXPONENTS[1]), _GRID, dtype=torch.float64
-    )
-    squares, scales = cost(grid)
-    best = int(squares.argmin())
-    if float(scales[best]) == 0:
-        raise ValueError("losses do not fall with width in these families: there is no power law")
-    low, high = grid[max(0, best - 1)], grid[min(_GRID - 1, best + 1)]
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(_HALVINGS):
-        width = golden * (high - low)
-        tried = torch.stack([high - width, low + width])
-        left, right = cost(tried)[0].tolist()
-        low, high = (low, tried[1]) if left < right else (tried[0], high)
-    alpha = float(((low + high) / 2).exp())
-    scale = float(cost(torch.tensor([alpha], dtype=torch.float64).log())[1])
+    low, high = (math.log(bound) for bound in EXPONENTS)
+    for points in (_GRID, *[_FINER] * _ROUNDS):
+        logs = torch.linspace(low, high, points, dtype=torch.float64)
+        squares, scales = cost(logs)
+        best = int(squares.argmin())
+        if float(scales[best]) == 0:
+            raise ValueError(
+                "losses do not fall with width in these families: there is no power law"
+            )
+        low, high = float(logs[max(0, best - 1)]), float(logs[min(points - 1, best + 1)])
+    alpha, scale = float(logs[best].exp()), float(scales[best])
     return alpha, scale, means(loss - scale * (-alpha * x).exp())
 
 

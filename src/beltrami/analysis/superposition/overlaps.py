@@ -1,9 +1,9 @@
 r"""How much rows overlap: cosines of pairs of different rows, as they are and about their mean.
 
 Superposition is more directions than dimensions, and cos² is what they cost each other. Random
-directions have 1/d in the mean, and the least that is possible is Welch's κ² (`welch.py`). Rows of
-a language model have a common part, their mean, that alone can make cos² ten times 1/d: the centred
-numbers are those of the rows without it.
+directions have 1/d in the mean, and the least that is possible is Welch's κ² (`features.py`). Rows
+of a language model have a common part, their mean, that alone can make cos² ten times 1/d: the
+centred numbers are those of the rows without it.
 
 The mean of cos² is exact over all pairs: with unit rows u, Σ cos² over ordered pairs is
 |Σuuᵀ|² − Σ|u|⁴, from a (d, d) matrix. Means of |cos|, and the distance from an ETF, have no such
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.analysis.results import Result
 from beltrami.analysis.superposition import row_blocks as reading
+from beltrami.analysis.superposition.features import welch_bound
 from beltrami.analysis.superposition.row_blocks import Rows, gathered, row_blocks, unit_rows
-from beltrami.analysis.superposition.welch import welch_bound
 from beltrami.checks import check_integer
 from beltrami.report.lines import Series, line_chart
 from beltrami.report.picture import Picture
@@ -76,8 +77,10 @@ class Overlaps(Result):
     def plot(self) -> Picture:
         """How |cos| is spread, beside that of random directions and the one value of an ETF."""
         shown = {
-            "these rows": _shares(self.counts),
-            "without their mean": _shares(self.counts_centred),
+            "these rows": [n / max(1, sum(self.counts)) for n in self.counts],
+            "without their mean": [
+                n / max(1, sum(self.counts_centred)) for n in self.counts_centred
+            ],
             "random directions": random_shares(self.dimensions, self.edges),
         }
         # The first bin, from 0, has no place on a logarithmic axis.
@@ -122,41 +125,41 @@ def overlaps(
         ValueError: for fewer than 2 rows to compare, and numbers that are not finite.
     """
     check_integer("pairs", pairs)
-    plan = _first_look(x, used)
+    keep, mean, dtype = _first_look(x, used)
+    rows, d = int(keep.sum()), len(mean)
+    kappa = welch_bound(rows, d)
     g = torch.Generator().manual_seed(seed)
-    exact = plan.rows <= max(ALL_PAIRS, plan.d)
-    which = plan.keep.nonzero()[:, 0]
+    exact = rows <= max(ALL_PAIRS, d)
+    which = keep.nonzero()[:, 0]
     if not exact:
-        squares = _gram_means(x, plan)
-        count = min(plan.rows, max(2, DRAWN_NUMBERS // plan.d))
-        which = which[torch.randperm(plan.rows, generator=g)[:count]]
-    rows = gathered(x, which).to(plan.dtype)
-    sides = [unit_rows(rows), _centred(rows, plan.mean)]
-    drawn = [_drawn_cosines(unit, pairs, g) for unit in sides]
-    if exact:
-        raw, centred = (_all_pairs(unit, plan.welch) for unit in sides)
-        squares = [raw.squared, centred.squared]
-    else:
-        raw, centred = (_means(_sums(c, plan.welch), len(c), plan.welch) for c in drawn)
+        squares = _gram_means(x, keep, mean, dtype)
+        which = which[torch.randperm(rows, generator=g)[: min(rows, max(2, DRAWN_NUMBERS // d))]]
+    compared = gathered(x, which).to(dtype)
     decades = torch.linspace(SMALLEST, 0, -SMALLEST * A_DECADE + 1, dtype=torch.float64)
     edges = torch.cat([torch.zeros(1, dtype=torch.float64), 10**decades])
+    numbers: dict[str, Any] = {}
+    for side, unit in enumerate((unit_rows(compared), _centred(compared, mean))):
+        end = "_centred" if side else ""
+        drawn = _drawn_cosines(unit, pairs, g)
+        numbers[f"counts{end}"] = _counts(drawn, edges)
+        if exact:
+            sums, count = _all_pairs(unit, kappa), len(unit) * (len(unit) - 1) // 2
+        else:
+            sums, count = _sums(drawn, kappa), len(drawn)
+        squared, absolute, off = (sums / count).tolist() if count else [math.nan] * 3
+        numbers[f"mean_squared{end}"] = squared if exact else squares[side]
+        numbers[f"mean_absolute{end}"] = absolute
+        numbers[f"etf_distance{end}"] = math.sqrt(off) / kappa if kappa > 0 else math.nan
+        numbers.setdefault("pairs", count)
     return Overlaps(
-        mean_squared=squares[0],
-        mean_squared_centred=squares[1],
-        mean_absolute=raw.absolute,
-        mean_absolute_centred=centred.absolute,
-        etf_distance=raw.distance,
-        etf_distance_centred=centred.distance,
-        random=1 / plan.d,
-        welch=plan.welch,
-        dimensions=plan.d,
-        rows=plan.rows,
-        left_out=len(plan.keep) - plan.rows,
-        pairs=raw.pairs,
+        random=1 / d,
+        welch=kappa,
+        dimensions=d,
+        rows=rows,
+        left_out=len(keep) - rows,
         exact=exact,
         edges=tuple(edges.tolist()),
-        counts=_counts(drawn[0], edges),
-        counts_centred=_counts(drawn[1], edges),
+        **numbers,
     )
 
 
@@ -175,19 +178,8 @@ def random_shares(d: int, edges: tuple[float, ...]) -> tuple[float, ...]:
     return tuple((shares / shares.sum()).tolist())
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What the first look at the rows tells."""
-
-    keep: Tensor  # (n,), rows that are compared
-    mean: Tensor  # (d,), of those, float64
-    rows: int
-    d: int
-    dtype: torch.dtype  # of products
-    welch: float
-
-
-def _first_look(x: Rows, used: Tensor | None) -> _Plan:
+def _first_look(x: Rows, used: Tensor | None) -> tuple[Tensor, Tensor, torch.dtype]:
+    """Which rows are compared, (n,), their mean in float64, (d,), and the dtype of products."""
     if used is not None:
         check_tensor("used", used)
         if used.dtype != torch.bool or used.ndim != 1:
@@ -215,8 +207,7 @@ def _first_look(x: Rows, used: Tensor | None) -> _Plan:
         raise ValueError(f"overlaps are of pairs of rows, and there are {rows} to compare")
     assert total is not None  # there are rows
     large = narrow and len(keep) * len(total) > IN_FLOAT64
-    dtype = torch.float32 if large else torch.float64
-    return _Plan(keep, total / rows, rows, len(total), dtype, welch_bound(rows, len(total)))
+    return keep, total / rows, torch.float32 if large else torch.float64
 
 
 def _centred(block: Tensor, mean: Tensor) -> Tensor:
@@ -230,14 +221,6 @@ def _centred(block: Tensor, mean: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-@dataclass(frozen=True)
-class _Means:
-    squared: float
-    absolute: float
-    distance: float
-    pairs: int
-
-
 def _sums(cosines: Tensor, kappa: float) -> Tensor:
     """Of cos², |cos| and (cos² − κ²)²."""
     cosines = cosines.double()
@@ -245,32 +228,25 @@ def _sums(cosines: Tensor, kappa: float) -> Tensor:
     return torch.stack([squares.sum(), cosines.abs().sum(), (squares - kappa).square().sum()])
 
 
-def _means(sums: Tensor, pairs: int, kappa: float) -> _Means:
-    if pairs == 0:
-        return _Means(math.nan, math.nan, math.nan, 0)
-    squared, absolute, off = (sums / pairs).tolist()
-    return _Means(squared, absolute, math.sqrt(off) / kappa if kappa > 0 else math.nan, pairs)
-
-
-def _all_pairs(unit: Tensor, kappa: float) -> _Means:
-    """Each pair once: a block of rows with those after them."""
+def _all_pairs(unit: Tensor, kappa: float) -> Tensor:
+    """Sums over each pair once: a block of rows with those after them."""
     sums = torch.zeros(3, dtype=torch.float64, device=unit.device)
     step = max(1, reading.BLOCK // max(1, len(unit)))
     for first in range(0, len(unit), step):
         block = unit[first : first + step]
         later = torch.ones(len(block), len(unit) - first, dtype=torch.bool, device=unit.device)
         sums += _sums((block @ unit[first:].mT)[later.triu(1)], kappa)
-    return _means(sums, len(unit) * (len(unit) - 1) // 2, kappa)
+    return sums
 
 
-def _gram_means(x: Rows, plan: _Plan) -> list[float]:
+def _gram_means(x: Rows, keep: Tensor, mean: Tensor, dtype: torch.dtype) -> list[float]:
     """Means of cos² over all pairs, of rows as they are and of centred ones, in one pass."""
-    grams = [_Gram(plan.d), _Gram(plan.d)]
+    grams = [_Gram(len(mean)), _Gram(len(mean))]
     for first, block in row_blocks(x):
-        rows = block[plan.keep[first : first + len(block)].to(block.device)].to(plan.dtype)
+        rows = block[keep[first : first + len(block)].to(block.device)].to(dtype)
         if len(rows):
             grams[0].add(unit_rows(rows))
-            grams[1].add(_centred(rows, plan.mean))
+            grams[1].add(_centred(rows, mean))
     return [gram.mean_squared() for gram in grams]
 
 
@@ -326,8 +302,3 @@ def _counts(cosines: Tensor, edges: Tensor) -> tuple[int, ...]:
     """The last bin has what rounding puts above 1."""
     place = torch.bucketize(cosines.abs().double().cpu(), edges[1:-1].contiguous(), right=True)
     return tuple(torch.bincount(place, minlength=len(edges) - 1).tolist())
-
-
-def _shares(counts: tuple[int, ...]) -> tuple[float, ...]:
-    total = max(1, sum(counts))
-    return tuple(count / total for count in counts)

@@ -1,7 +1,7 @@
 r"""Weak or strong superposition: what features take, or what exponents tell.
 
 Of the weights (`classify_regime`): n features in m dimensions, of which the share φ½ is represented
-(`norms.py`).
+(`features.py`).
 
     strong       φ½ ≥ 0.9: nearly all are, though there are many more than dimensions
     weak         φ½·n ≤ 3m: about as many as there are dimensions
@@ -30,8 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from beltrami.analysis.superposition.exponent import fit_exponent
-from beltrami.analysis.superposition.points import Numbers
+from beltrami.analysis.superposition.exponent import Numbers, fit_exponent
 from beltrami.checks import check_integer
 
 Name = Literal["weak", "strong", "between", "cannot tell"]

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from beltrami.analysis.superposition import norm_histogram, represented, unlearned_loss
+from beltrami.analysis.superposition import (
+    expected_kappa,
+    represented,
+    unlearned_loss,
+    welch_bound,
+)
 
 
 def rows(*lengths: float) -> torch.Tensor:
@@ -37,13 +42,11 @@ def test_columns_of_zeros_change_nothing() -> None:
     w = rows(0.1, 0.9, 1.2)
     padded = torch.nn.functional.pad(w, (0, 5))
     assert represented(padded) == represented(w)
-    assert norm_histogram(padded).counts == norm_histogram(w).counts
 
 
 def test_half_precision_counts_as_its_numbers_say() -> None:
     w = torch.tensor([[300.0, 400.0], [0.003, 0.004]], dtype=torch.float16)
     assert represented(w, above=499).item() == 0.5
-    assert norm_histogram(w).longest == pytest.approx(500)
 
 
 def test_an_unlearned_feature_costs_its_variance() -> None:
@@ -62,17 +65,6 @@ def test_an_unlearned_feature_costs_its_variance() -> None:
     )
 
 
-def test_a_histogram_has_every_row_once() -> None:
-    found = norm_histogram(rows(0.0, 0.1, 0.25, 0.9, 1.0), bins=4)
-    assert found.edges == pytest.approx((0, 0.25, 0.5, 0.75, 1))
-    assert sum(found.counts) == found.rows == 5
-    assert found.counts[3] == 2  # the longest is in the last
-    assert found.above_half == 2 / 5
-    assert found.as_dict()["longest"] == pytest.approx(1.0)
-    assert "Norm of a row" in found.plot().svg
-    assert norm_histogram(torch.zeros(3, 2), bins=2).counts == (3, 0)
-
-
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"rows \(..., n, m\)"):
         represented(torch.zeros(3))
@@ -84,5 +76,29 @@ def test_bad_input() -> None:
         unlearned_loss(rows(1, 1, 1), torch.ones(2))
     with pytest.raises(ValueError, match="from 0 to 1, got 0 to 2"):
         unlearned_loss(rows(1, 1, 1), torch.tensor([0.0, 1.0, 2.0]))
-    with pytest.raises(ValueError, match="bins must be at least 1"):
-        norm_histogram(rows(1), bins=0)
+
+
+def test_known_frames() -> None:
+    assert welch_bound(3, 2) == pytest.approx(1 / 4)  # 120° apart
+    assert welch_bound(6, 3) == pytest.approx(1 / 5)  # diagonals of an icosahedron
+    assert welch_bound(28, 7) == pytest.approx(1 / 9)
+    assert welch_bound(7, 7) == welch_bound(2, 9) == 0
+    assert welch_bound(10**9, 50) == pytest.approx(1 / 50, rel=1e-6)  # random directions
+
+
+@pytest.mark.parametrize(("m", "kappa"), [(10, 0.0816), (25, 0.0369), (63, 0.0149), (100, 0.0090)])
+def test_the_dashed_line_of_figure_6d(m: int, kappa: float) -> None:
+    """n = 1000; Liu et al. 2025, figures digitised."""
+    assert expected_kappa(1000, m) == pytest.approx(kappa, abs=6e-5)
+
+
+def test_no_more_features_than_dimensions_do_not_overlap() -> None:
+    assert expected_kappa(1000, 1) == expected_kappa(1000, 2) == expected_kappa(5, 8) == 0
+    assert expected_kappa(1000, 100) == welch_bound(1000, 100)
+
+
+def test_bad_numbers_of_directions() -> None:
+    with pytest.raises(ValueError, match="n must be at least 2"):
+        welch_bound(1, 3)
+    with pytest.raises(TypeError, match="m must be an integer"):
+        expected_kappa(10, 2.5)  # type: ignore[arg-type]
