@@ -2,20 +2,16 @@ r"""The Lorentz residual connection: a weighted sum of ambient vectors, scaled b
 
     z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L),     γ = gain·(1 + w) or `scale`.
 
-With s = w/(1+w)² and the squared chord Q = |x − y|²_L,
+With b = t_y/t_x, the vector h = y − b·x and the squared chord Q = |x − y|²_L,
 
-    out = (γ/(1+w))·(x + w·y)/√D,      D = −c⟨z, z⟩/(1+w)² = 1 + s·c·Q,
-    Q = (t_lo/t_hi)·(|h|² + (R·r/t_lo)²),     r = t_x − t_y = ⟨x − y, x + y⟩/(t_x + t_y),
-    h = (x − y) − (r/t_lo)·lo,
+    out = (γ/(1+w))·(x + w·y)/√D,      D = −c⟨z, z⟩/(1+w)² = 1 + w/(1+w)²·c·Q,
+    c·Q = m²/b,     m² = c·|h|² + (1 − b)².
 
-where R = 1/√c is the radius of curvature and lo the point of smaller time. All terms are positive
-and all differences are taken of the points themselves, so nothing cancels, near or far; as c → 0
-it tends to x + w·y. (This Q is that of `geometry.chord` with times in place of norms, which are
-never 0: no case distinction, a third of the operators.) Nothing but x and y is kept for the
-backward pass, in the dtype they came in. The gradient is
+All terms are positive, and b·x is as long as y but for R = 1/√c, the radius of curvature: nothing
+cancels but what the rounding of x and y has lost already. As c → 0 it tends to x + w·y. Nothing but
+x and y is kept for the backward pass, in the dtype they came in. The gradient is
 
-    ∂Q/∂x = 2((x − y) − (r/t_x)·x),     ∂Q/∂y = −2((x − y) − (r/t_y)·y),
-    ∂(c·Q)/∂c = (t_lo/t_hi)·|h|².
+    ∂Q/∂x = −2h,     ∂Q/∂y = 2h/b,     ∂(c·Q)/∂c = |h|²/b.
 """
 
 from __future__ import annotations
@@ -67,40 +63,39 @@ def residual(
     return out
 
 
-class _Pair(NamedTuple):
-    """The quantities of a pair of points; (..., 1) but for delta."""
+class _Parts(NamedTuple):
+    """The quantities of a pair of points; (..., 1) but for h and breadth."""
 
-    delta: Tensor  # x − y, (..., d)
-    tx: Tensor
-    ty: Tensor
-    rise: Tensor  # r = t_x − t_y
-    ratio: Tensor  # t_lo/t_hi
-    gap: Tensor  # |h|
-    chord: Tensor  # Q
+    h: Tensor  # y − b·x, (..., d)
+    length: Tensor  # |h|
+    b: Tensor  # t_y/t_x
+    breadth: Tensor  # R·(1 + w), in the shape of both
+    total: Tensor  # b·D
 
 
-def _pair(x: Tensor, y: Tensor, radius: Scalar) -> _Pair:
+def _parts(x: Tensor, y: Tensor, w: Scalar, radius: Scalar) -> _Parts:
     if not isinstance(radius, Tensor):
         radius = x.new_full((1,), radius)
-    delta = x - y
     tx = torch.hypot(vector_norm(x, dim=-1, keepdim=True), radius)
     ty = torch.hypot(vector_norm(y, dim=-1, keepdim=True), radius)
-    total = tx + ty
-    rise = dot(delta, x + y) / total
-    x_is_lo = tx <= ty
-    lo = torch.where(x_is_lo, tx, ty)
-    ratio = lo / (total - lo)
-    turn = rise / lo
-    h = torch.addcmul(delta, turn, torch.where(x_is_lo, x, y), value=-1)
-    gap = vector_norm(h, dim=-1, keepdim=True)
-    along = turn * radius
-    chord = ratio * torch.addcmul(along * along, gap, gap)
-    return _Pair(delta, tx, ty, rise, ratio, gap, chord)
+    b = ty / tx
+    h = torch.addcmul(y, b, x, value=-1)
+    length = vector_norm(h, dim=-1, keepdim=True)
+    breadth = _multiply_add(radius, w, radius)
+    m = torch.hypot(length, torch.addcmul(radius, b, radius, value=-1)) / breadth  # m/(1 + w)
+    return _Parts(h, length, b, breadth, torch.addcmul(b, w * m, m))
 
 
-def _front(w: Any, scale: float | None, gain: float) -> Any:
-    """γ/(1 + w)."""
-    return gain if scale is None else scale / (1 + w)
+def _multiply_add(a: Tensor, w: Scalar, b: Tensor) -> Tensor:
+    """a + w·b."""
+    return torch.addcmul(a, w, b) if isinstance(w, Tensor) else torch.add(a, b, alpha=w)
+
+
+def _times_front(gain: Tensor, w: Scalar, scale: float | None, constant: float) -> Tensor:
+    """gain·γ/(1 + w)."""
+    if scale is not None:
+        return gain * (scale / (1 + w))
+    return gain if constant == 1 else gain * constant
 
 
 class _Residual(torch.autograd.Function):
@@ -117,13 +112,9 @@ class _Residual(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         x, y = upcast(x), upcast(y)
-        chord = _pair(x, y, radius).chord
-        gain = torch.rsqrt(1 + w / ((1 + w) * radius) ** 2 * chord)
-        front = _front(w, scale, constant)
-        if isinstance(front, Tensor) or front != 1:
-            gain = gain * front
-        z = torch.addcmul(x, w, y) if isinstance(w, Tensor) else torch.add(x, y, alpha=w)
-        return cast(gain * z, dtype)
+        p = _parts(x, y, w, radius)
+        gain = _times_front(torch.sqrt(p.b / p.total), w, scale, constant)
+        return cast(gain * _multiply_add(x, w, y), dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -133,28 +124,22 @@ class _Residual(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x_in, y_in, w, radius, scale, constant = load_values(ctx)
         x, y, g = upcast(x_in), upcast(y_in), upcast(g)
-        p = _pair(x, y, radius)
-        share = w / ((1 + w) * radius) ** 2  # s·c
-        d = 1 + share * p.chord
-        gain, front = torch.rsqrt(d), _front(w, scale, constant)
-        if isinstance(front, Tensor) or front != 1:
-            gain = gain * front
-        g_y = dot(g, y)
-        g_z = torch.addcmul(dot(g, x), w, g_y) if isinstance(w, Tensor) else dot(g, x) + w * g_y
-        by_gain = gain * g_z  # of log gain
-        by_chord = by_gain / d * -share  # twice the gradient of Q
-        scaled, along = gain * g, by_chord * p.delta
-        turn = by_chord * p.rise
-        gx = torch.addcmul(scaled + along, turn / p.tx, x, value=-1)
-        gy = torch.addcmul(w * scaled - along, turn / p.ty, y)
+        p = _parts(x, y, w, radius)
+        falloff = p.b / p.total  # 1/D
+        gain = _times_front(torch.sqrt(falloff), w, scale, constant)
+        by_gain = gain * dot(g, _multiply_add(x, w, y))  # of log gain
+        by_x = by_gain * (falloff * (w / (p.breadth * p.breadth)))  # −∂/∂Q, twice
+        by_y = by_x / p.b
+        scaled = gain * g
+        gx = torch.addcmul(scaled, by_x, p.h)
+        scaled = w * scaled
+        gy = torch.addcmul(scaled, by_y, p.h, value=-1)
         gw = gr = None
         if ctx.needs_input_grad[2]:
-            slope = (1 - w) / (1 + w) / w
-            by_w = torch.addcmul(gain * g_y, by_chord * p.chord, slope / 2)
+            by_chord = sum_to(torch.addcmul(by_gain, by_gain, falloff, value=-1), w)
+            gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5) / w
             if scale is not None:
-                by_w = by_w - by_gain / (1 + w)
-            gw = sum_to(by_w, w)
+                gw = gw - sum_to(by_gain, w) / (1 + w)
         if ctx.needs_input_grad[3]:
-            by_r = by_chord * p.ratio * (p.gap * p.gap)
-            gr = sum_to(by_r, radius) / -radius
+            gr = sum_to(by_y * p.length * p.length, radius) / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3
