@@ -201,3 +201,30 @@ def test_the_guide_lists_the_catalogue() -> None:
         f"| `{e.name}` | {e.title} | {show_bytes(e.size)} | {e.licence} |"
         for e in CATALOGUE.values()
     ]
+
+
+def test_show_counts_the_nodes_of_each_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cats.csv"
+    file.write_text("family,genus,species\nFelidae,Felis,catus\nFelidae,Panthera,leo\n")
+    assert main(["data", "show", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "name": "cats",
+        "nodes": 5,
+        "edges": 4,
+        "roots": 1,
+        "leaves": 2,
+        "depth": 2,
+        "ranks": {"family": 1, "genus": 2, "species": 2},
+    }
+    assert main(["data", "show", str(file), "--root", "Felis"]) == 0
+    shown = capsys.readouterr().out
+    assert "genus: 1" in shown
+    assert "family" not in shown
+    assert main(["data", "show", str(file), "--ranks", "family", "species"]) == 0
+    assert "genus" not in capsys.readouterr().out
+    assert main(["data", "show", str(file), "--ranks", "family", "tribe"]) == 2
+    assert "there is no column 'tribe'" in capsys.readouterr().err
+    assert main(["data", "show", "carnivores"]) == 0
+    assert "ranks" not in capsys.readouterr().out

@@ -18,6 +18,7 @@ from beltrami.data.entry import Entry, show_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from beltrami.data import Hierarchy
     from beltrami.data.fetch import Note
 
 ABSENT = "–"
@@ -123,10 +124,48 @@ class PathCommand:
             raise BadInputError(str(error)) from error
 
 
+@dataclass(frozen=True)
+class ShowCommand:
+    """Show what a hierarchy holds: nodes, edges, depth, and how many nodes each rank has."""
+
+    spec: Annotated[Positional[str], arg(metavar="NAME-OR-FILE")]
+    """A name that recipes take as --data, or a file: CSV, TSV, JSON, OBO, Newick."""
+
+    root: str | None = None
+    """Only this node and its descendants."""
+
+    ranks: tuple[str, ...] = ()
+    """Columns of a CSV or TSV file that are ranks, from the top down. Those that biology uses, such
+    as family, genus and species, are recognised without."""
+
+    json: bool = False
+    """Print one JSON object on stdout."""
+
+    def execute(self) -> None:
+        """Print the summary."""
+        from beltrami.data import load_hierarchy
+
+        try:
+            hierarchy = load_hierarchy(self.spec, root=self.root, ranks=self.ranks or None)
+        except (ValueError, ImportError) as error:
+            raise BadInputError(str(error)) from error
+        summary = _summary(hierarchy)
+        if self.json:
+            print_json(summary)
+        else:
+            ranks = summary.pop("ranks").items()
+            shown = {
+                name: f"{value:,}" if name != "name" else value for name, value in summary.items()
+            }
+            shown["ranks"] = "\n".join(f"{rank}: {count:,}" for rank, count in ranks)
+            make_console().print(_grid(shown))
+
+
 Action = (
     Annotated[ListCommand, subcommand("list")]
     | Annotated[GetCommand, subcommand("get")]
     | Annotated[PathCommand, subcommand("path")]
+    | Annotated[ShowCommand, subcommand("show")]
 )
 
 
@@ -201,10 +240,20 @@ def _overview(entries: list[Entry]) -> Table:
     return table
 
 
-def _details(entry: Entry) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
+def _summary(hierarchy: Hierarchy) -> dict[str, Any]:
+    """What a hierarchy holds; `ranks` are from the top down."""
+    return {
+        "name": hierarchy.name,
+        "nodes": len(hierarchy),
+        "edges": len(hierarchy.edges),
+        "roots": len(hierarchy.roots),
+        "leaves": len(hierarchy.leaves),
+        "depth": int(hierarchy.depth.max()),
+        "ranks": hierarchy.rank_counts,
+    }
 
+
+def _details(entry: Entry) -> Table:
     from beltrami.data.cache import installed_path
     from beltrami.data.clients import by_hand
 
@@ -224,6 +273,14 @@ def _details(entry: Entry) -> Table:
         "by hand": by_hand(entry),
         "installed": ABSENT if path is None else str(path),
     }
+    return _grid(facts)
+
+
+def _grid(facts: dict[str, str]) -> Table:
+    """A table of names and values, without those that are empty."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value:

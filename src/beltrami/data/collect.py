@@ -28,6 +28,7 @@ class Collector:
         self._nodes: dict[str, int] = {}
         self._edges = array("q")  # child, parent, child, parent, ...
         self._places = array("q")
+        self._ranks: dict[str, tuple[str, int]] = {}  # with its place
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -44,6 +45,19 @@ class Collector:
         self._edges.append(self.node(parent))
         self._places.append(place)
 
+    def rank(self, label: str, rank: str, place: int) -> None:
+        """Set the rank of a node that may be new; an empty one leaves it as it is."""
+        self.node(label)
+        if not rank:
+            return
+        known, first = self._ranks.setdefault(label, (rank, place))
+        if known != rank:
+            raise self.error(
+                place,
+                f"{quoted(label)} has the rank {quoted(rank)}, but {quoted(known)} on "
+                f"{self.unit} {first}; give it one rank",
+            )
+
     def hierarchy(self, name: str) -> Hierarchy:
         """What was collected; errors name the places of edges that repeat or form a cycle."""
         if not self._nodes:
@@ -52,8 +66,12 @@ class Collector:
             )
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         self._check_repetition(edges)
+        none = ("", 0)
+        ranks = [self._ranks.get(label, none)[0] for label in self._nodes] if self._ranks else None
         try:
-            return Hierarchy(name, tuple(self._nodes), torch.from_numpy(edges))
+            return Hierarchy(
+                name, tuple(self._nodes), torch.from_numpy(edges), tuple(ranks) if ranks else None
+            )
         except HierarchyError as error:
             cycle = Topology.of(edges, len(self)).cycle
             if cycle is not None:

@@ -11,7 +11,8 @@ that starts with ``#`` is a comment, unless it has as many columns as the others
 with ``#``, too. Files with more columns, or in another order, need a header that names two of them
 `child` and `parent`; `node`, `id` or `name` may stand for the child. Or `hyponym` and `hypernym`;
 or `source` and `target` (a source is the parent, as edges of graphs are drawn from the root); or
-`id1` and `id2` (child and parent, as in files of Poincaré embeddings).
+`id1` and `id2` (child and parent, as in files of Poincaré embeddings). A column `rank` beside them
+has the rank of the child; there, a line whose parent is empty is a root.
 
 Graph files, two integers separated by spaces, are taken as source and target, too; so are all
 files called `.edges`, whatever separates their columns. Lines starting with ``%`` are comments
@@ -23,7 +24,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,15 +47,18 @@ COLUMN_NAMES = (
     ("id1", "id2"),
 )
 GRAPH_NAMES = (("target", "source"), ("to", "from"))  # of them, what any graph's edges may have
+RANK_COLUMN = "rank"
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
+
+OnRank = Callable[[str, str, int], None]
 
 
 def read_edge_list(path: str | Path) -> Hierarchy:
     """The hierarchy in a file as the module describes it; else a `HierarchyError`."""
     path = Path(path)
     collector = Collector(str(path))
-    for line, child, parent in EdgeRows.of_file(path):
+    for line, child, parent in EdgeRows.of_file(path, collector.rank):
         collector.edge(child, parent, line)
     return collector.hierarchy(path.stem)
 
@@ -62,27 +66,33 @@ def read_edge_list(path: str | Path) -> Hierarchy:
 def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     """Write the edges as tab-separated child and parent, so that `read_edge_list` gives them back.
 
-    Not all hierarchies can be written so: nodes without an edge have no line, and labels must not
-    hold line ends or begin or end with spaces.
+    Ranks are a third column, and roots then have lines with an empty parent. Not all hierarchies
+    can be written so: without ranks, nodes without an edge have no line, and labels must not hold
+    line ends or begin or end with spaces.
     """
     path = Path(path)
-    labels, edges = hierarchy.labels, hierarchy.edges.tolist()
+    labels, edges, ranks = hierarchy.labels, hierarchy.edges.tolist(), hierarchy.ranks
     lonely = set(range(len(labels))) - set(itertools.chain.from_iterable(edges))
-    if lonely:
+    if lonely and ranks is None:
         raise HierarchyError(
             f"{quoted(labels[min(lonely)])} has no edge, so it cannot stand in {path}"
         )
-    for label in labels:
-        if label != label.strip() or "\n" in label or "\r" in label:
+    for text in itertools.chain(labels, set(ranks or ())):
+        if text != text.strip() or "\n" in text or "\r" in text:
             raise HierarchyError(
-                f"the label {quoted(label)} cannot stand in {path}: it holds a line end, or a "
+                f"the label {quoted(text)} cannot stand in {path}: it holds a line end, or a "
                 "space at an end"
             )
-    text = io.StringIO()
-    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
-    rows.writerow(COLUMN_NAMES[0])
-    rows.writerows((labels[child], labels[parent]) for child, parent in edges)
-    write_atomically(path, text.getvalue())
+    file = io.StringIO()
+    rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+    if ranks is None:
+        rows.writerow(COLUMN_NAMES[0])
+        rows.writerows((labels[child], labels[parent]) for child, parent in edges)
+    else:
+        rows.writerow([*COLUMN_NAMES[0], RANK_COLUMN])
+        rows.writerows((labels[root], "", ranks[root]) for root in hierarchy.roots.tolist())
+        rows.writerows((labels[child], labels[parent], ranks[child]) for child, parent in edges)
+    write_atomically(path, file.getvalue())
 
 
 class EdgeRows:
@@ -92,21 +102,27 @@ class EdgeRows:
         lines: the file.
         source: how errors call it.
         parent_first: whether columns without a header are parent and child, as in graph files.
+        on_rank: called with node, rank and line of each row, where there is a column of ranks.
     """
 
     def __init__(
-        self, lines: Iterable[tuple[int, str]], source: str, *, parent_first: bool = False
+        self,
+        lines: Iterable[tuple[int, str]],
+        source: str,
+        *,
+        parent_first: bool = False,
+        on_rank: OnRank | None = None,
     ) -> None:
-        self.source, self.parent_first = source, parent_first
+        self.source, self.parent_first, self._on_rank = source, parent_first, on_rank
         self._rows = Rows(lines, source, error=HierarchyError, comments=True)
         self._layout: _Layout | None = None
 
     @staticmethod
-    def of_file(path: Path) -> EdgeRows:
+    def of_file(path: Path, on_rank: OnRank | None = None) -> EdgeRows:
         """Those of a file, whose ending says whether it is one of graphs."""
         graph = path.suffix.lower() == GRAPH_SUFFIX
         lines = read_lines(path, error=HierarchyError)
-        return EdgeRows(lines, str(path), parent_first=graph)
+        return EdgeRows(lines, str(path), parent_first=graph, on_rank=on_rank)
 
     @property
     def of_graph(self) -> bool:
@@ -128,6 +144,11 @@ class EdgeRows:
             if len(fields) != layout.columns:
                 raise rows.wrong_columns(row, layout.columns, layout.words)
             child, parent = fields[layout.child], fields[layout.parent]
+            if child and layout.rank is not None:
+                if self._on_rank is not None:
+                    self._on_rank(child, fields[layout.rank], line)
+                if not parent:
+                    continue
             if not child or not parent:
                 empty = "child" if not child else "parent"
                 raise rows.problem(line, f"the {empty} is empty; the root needs no line of its own")
@@ -145,6 +166,7 @@ class _Layout:
     parent: int
     of_graph: bool
     header_line: int | None = None
+    rank: int | None = None
 
     @property
     def words(self) -> str:
@@ -152,7 +174,7 @@ class _Layout:
         if self.header_line is not None:
             return f"as in the header on line {self.header_line}"
         order = "child, parent" if self.child < self.parent else "parent, child"
-        return f"{order}; files with more need a header row that names child and parent"
+        return f"{order}; files with more need a header row that names child and parent, or ranks"
 
 
 def _without_header(parent_first: bool, rows: Rows) -> _Layout:
@@ -165,7 +187,7 @@ def _header(row: Row, rows: Rows) -> _Layout | None:
     names = [field.lower().lstrip("# ") for field in row.fields]
     for child, parent in COLUMN_NAMES:
         if child in names and parent in names:
-            for name in (child, parent):
+            for name in (child, parent, RANK_COLUMN):
                 if names.count(name) > 1:
                     raise rows.problem(row.line, f"two columns are called {name!r}; rename one")
             others = [n for n in names if n in GENERAL_NAMES and n != child]
@@ -177,7 +199,9 @@ def _header(row: Row, rows: Rows) -> _Layout | None:
                 )
             of_graph = (child, parent) in GRAPH_NAMES
             places = names.index(child), names.index(parent)
-            return _Layout(len(names), *places, of_graph, row.line)
+            ranked = RANK_COLUMN in names and not of_graph
+            rank = names.index(RANK_COLUMN) if ranked else None
+            return _Layout(len(names), *places, of_graph, row.line, rank)
     if len(names) > len(COLUMN_NAMES[0]):
         for child, parent in COLUMN_NAMES:
             if (child in names and child not in GENERAL_NAMES) or parent in names:

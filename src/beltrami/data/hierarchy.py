@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Neighbours, Topology
+from beltrami.data.ranks import PLACE_OF_RANK, plain_rank
 from beltrami.data.text import quoted
 from beltrami.data.tree import Tree
 
@@ -43,17 +45,21 @@ class Hierarchy:
         labels: one label a node, each non-empty and different from the others.
         edges: int64 of shape (m, 2), rows (child, parent): the direct edges, each once, acyclic.
             The tensor belongs to the hierarchy from then on and must not be changed.
+        ranks: the rank of each node, such as "genus"; "" for a node without one. None if no node
+            has a rank.
     """
 
     name: str
     labels: tuple[str, ...]
     edges: Tensor
+    ranks: tuple[str, ...] | None = None
     _index_of: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "_index_of", _index_of(self.labels))
         object.__setattr__(self, "edges", _checked_edges(self.edges, self.labels))
+        object.__setattr__(self, "ranks", _checked_ranks(self.ranks, self.labels))
         cycle = self._topology.cycle
         if cycle is not None:
             labels = [self.labels[int(self.edges[edge, 0])] for edge in cycle]
@@ -96,6 +102,46 @@ class Hierarchy:
             raise HierarchyError(f"{self.name} has no node labelled {quoted(label)}; {hint}")
         return node
 
+    @cached_property
+    def rank_counts(self) -> dict[str, int]:
+        """The number of nodes of each rank, from the top down.
+
+        Ranks that biology uses come in its order, then others by the mean depth of their nodes.
+        """
+        nodes, depth = Counter(self.ranks), Counter[str]()
+        for rank, edges in zip(self.ranks or (), self.depth.tolist(), strict=bool(self.ranks)):
+            depth[rank] += edges
+        last = len(PLACE_OF_RANK)
+        order = {
+            rank: (PLACE_OF_RANK.get(plain_rank(rank), last), depth[rank] / nodes[rank])
+            for rank in filter(None, nodes)
+        }
+        return {rank: nodes[rank] for rank in sorted(order, key=order.__getitem__)}
+
+    def at_rank(self, rank: str) -> Tensor:
+        """The nodes of a rank, int64, ascending; an error lists the ranks there are."""
+        if rank not in self.rank_counts:
+            known = quoted_names(list(self.rank_counts), len(self.rank_counts))
+            hint = f"its ranks are {known}" if known else "its nodes have no ranks"
+            raise HierarchyError(f"{self.name} has no rank {quoted(rank)}; {hint}")
+        return torch.tensor([node for node, name in enumerate(self.ranks or ()) if name == rank])
+
+    def lineage(self, label: str) -> tuple[tuple[str, str], ...]:
+        """(rank, label) of each node from a root to this one, through first parents."""
+        node, path = self.index(label), []
+        while node >= 0:
+            path.append((self.ranks[node] if self.ranks else "", self.labels[node]))
+            node = int(self.first_parent[node])
+        return tuple(reversed(path))
+
+    @cached_property
+    def first_parent(self) -> Tensor:
+        """The first parent of each node in the order of edges, −1 for roots: int64 (n,)."""
+        child, above = self.edges.unbind(1)
+        rows = torch.arange(len(child))
+        first = torch.full((len(self),), len(child)).scatter_reduce(0, child, rows, "amin")
+        return torch.cat([above, above.new_tensor([-1])])[first]
+
     def closure(self) -> Tensor:
         """All pairs (descendant, ancestor), sorted, without self pairs: int64 of shape (p, 2)."""
         pairs, _ = self._ancestors()
@@ -105,7 +151,7 @@ class Hierarchy:
         """The same order of nodes with the fewest edges: none that other edges imply."""
         _, implied = self._ancestors()
         kept = ~dag.contains(implied, dag.encode(self.edges.numpy(), len(self)))
-        return Hierarchy(self.name, self.labels, self.edges[torch.from_numpy(kept)])
+        return replace(self, edges=self.edges[torch.from_numpy(kept)])
 
     def spanning_tree(self) -> Tree:
         """A tree in which each node keeps its first parent; several roots get one above them."""
@@ -133,8 +179,13 @@ class Hierarchy:
         number = np.cumsum(inside) - 1
         edges = self.edges.numpy()
         kept = edges[inside[edges].all(axis=1)]
-        labels = tuple(self.labels[node] for node in np.flatnonzero(inside).tolist())
-        return Hierarchy(f"{self.name}:{label}", labels, torch.from_numpy(number[kept]))
+        nodes = np.flatnonzero(inside).tolist()
+        return Hierarchy(
+            f"{self.name}:{label}",
+            tuple(self.labels[node] for node in nodes),
+            torch.from_numpy(number[kept]),
+            tuple(self.ranks[node] for node in nodes) if self.ranks else None,
+        )
 
     def hops(self, sources: Tensor) -> Tensor:
         """Edges on a shortest path, up or down, from each source to every node.
@@ -163,7 +214,7 @@ class Hierarchy:
         return torch.from_numpy(hops)
 
     def digest(self) -> str:
-        """SHA-256 of labels and edges, in their order, as hexadecimal text; the name is no part."""
+        """SHA-256 of labels and edges, in their order, as text; name and ranks are no part."""
         return digest_of_graph(self.labels, self.edges)
 
     @cached_property
@@ -242,6 +293,21 @@ def _index_of(labels: Sequence[str]) -> dict[str, int]:
         if not label.isascii():
             _check_characters(label, node)
     return number
+
+
+def _checked_ranks(ranks: Sequence[str] | None, labels: Sequence[str]) -> tuple[str, ...] | None:
+    """The ranks, one a node; None if there is none."""
+    if ranks is None:
+        return None
+    if isinstance(ranks, str) or len(ranks) != len(labels):
+        raise HierarchyError(
+            f"ranks must be one a node, got {len(ranks)} for {len(labels)} nodes; use '' for a "
+            "node without one"
+        )
+    for node, rank in enumerate(ranks):
+        if not isinstance(rank, str):
+            raise TypeError(f"ranks must be text, got {rank!r} for {quoted(labels[node])}")
+    return tuple(ranks) if any(ranks) else None
 
 
 def _check_characters(label: str, node: int) -> None:

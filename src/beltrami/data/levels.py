@@ -49,7 +49,7 @@ def level_labels(
     if levels is not None and levels < 1:
         raise ValueError(f"levels must be at least 1, got {levels}")
     chosen = hierarchy.leaves if nodes is None else nodes
-    parent = _first_parents(hierarchy)
+    parent = hierarchy.first_parent
     chain = [parent[chosen]]  # ancestors, the nearest first
     while bool((chain[-1] >= 0).any()):
         above = chain[-1]
@@ -80,13 +80,3 @@ def level_labels(
             f"{hierarchy.name} has no level with two classes above the nodes to classify"
         )
     return LevelLabels(chosen, torch.stack(targets, dim=1), tuple(classes), tuple(depths))
-
-
-def _first_parents(hierarchy: Hierarchy) -> Tensor:
-    """The first parent of each node in the order of edges, −1 for roots."""
-    child, above = hierarchy.edges.unbind(1)
-    edges = len(child)
-    first = torch.full((len(hierarchy),), edges).scatter_reduce(
-        0, child, torch.arange(edges), "amin"
-    )
-    return torch.cat([above, above.new_tensor([-1])])[first]

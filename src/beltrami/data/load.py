@@ -5,12 +5,13 @@
     ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10        fetched with `beltrami data get`
 
 A file's format is told by its ending: .tsv .csv .edges .json .obo .nwk .newick .tree .tre .xml, or
-the names data.noun and data.verb; else by its first characters.
+the names data.noun and data.verb; else by its first characters. A table whose header names ranks
+(kingdom ... species) is one of ranked paths. A folder may hold NCBI's nodes.dmp and names.dmp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -19,18 +20,25 @@ from beltrami.data.edge_list import read_edge_list
 from beltrami.data.gene_ontology import read_gene_ontology
 from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
 from beltrami.data.icd10 import read_icd10
-from beltrami.data.ncbi import TAXA, read_ncbi
+from beltrami.data.ncbi import NODES, TAXA, read_ncbi, read_ncbi_dump
 from beltrami.data.newick import read_newick
 from beltrami.data.obo import read_obo
+from beltrami.data.rank_table import is_rank_table, read_rank_table
 from beltrami.data.wordnet import find_wordnet, read_wordnet
 
 Reader = Callable[[Path], Hierarchy]
 
 DEBIAN_GENE_ONTOLOGY = Path("/usr/lib/R/site-library/GO.db/extdata/GO.sqlite")
 
+
+def read_table(path: Path) -> Hierarchy:
+    """A table of ranked paths if its header names ranks, else an edge list."""
+    return read_rank_table(path) if is_rank_table(path) else read_edge_list(path)
+
+
 READERS: dict[str, Reader] = {
-    ".tsv": read_edge_list,
-    ".csv": read_edge_list,
+    ".tsv": read_table,
+    ".csv": read_table,
     ".edges": read_edge_list,
     ".json": read_edge_json,
     ".obo": read_obo,
@@ -45,15 +53,23 @@ WORDNET_FILES = ("data.noun", "data.verb")
 _HEAD = 1 << 12  # bytes that tell the format
 
 
-def load_hierarchy(spec: str | Path, *, root: str | None = None) -> Hierarchy:
+def load_hierarchy(
+    spec: str | Path, *, root: str | None = None, ranks: Sequence[str] | None = None
+) -> Hierarchy:
     """A hierarchy by name or from a file.
 
     Args:
         spec: one of `list_hierarchies()`, or a path; a `Path` is never taken for a name.
         root: the label of a node; only it and its descendants are kept.
+        ranks: columns of a CSV or TSV file that are ranks, from the top down. Names of ranks that
+            biology uses are recognised without.
     """
     named = _NAMED.get(spec) if isinstance(spec, str) else None
-    if named is not None:
+    if ranks is not None:
+        if named is not None:
+            raise ValueError(f"ranks are columns of a file, but {spec!r} is the name of a data set")
+        hierarchy = read_rank_table(_found(spec)[0], ranks)
+    elif named is not None:
         hierarchy = named()
     else:
         path, reader = _found(spec)
@@ -99,10 +115,13 @@ def _reader(path: Path) -> Reader:
 def _folder_reader(path: Path) -> Reader:
     if (path / TAXA).is_file():
         return read_ncbi
+    if (path / NODES).is_file():
+        return read_ncbi_dump
     if (path / WORDNET_FILES[0]).is_file():
         return lambda folder: read_wordnet(folder / WORDNET_FILES[0])
     raise HierarchyError(
-        f"{path} is a folder, without WordNet's {WORDNET_FILES[0]} or NCBI's {TAXA}; pass a file"
+        f"{path} is a folder, without WordNet's {WORDNET_FILES[0]} or NCBI's {TAXA} or {NODES}; "
+        "pass a file"
     )
 
 
@@ -120,7 +139,7 @@ def _reader_by_content(path: Path) -> Reader:
         return read_edge_json
     if head.startswith(b"<"):
         return read_icd10
-    return read_edge_list
+    return read_table
 
 
 def _embedded(name: str) -> Hierarchy:

@@ -1,0 +1,194 @@
+"""Tables of ranked paths: one row a taxon, one column a rank.
+
+    kingdom    family     genus    species
+    Animalia   Felidae    Felis    catus
+    Animalia   Felidae    Felis
+
+A column is known by its name in the header: the ranks of biology in any case, such as `Kingdom` or
+`sub_family`, in any order of columns, or the names that the caller gives, from the top down. Other
+columns are left aside. An empty cell is skipped: the taxon below hangs on the next one above.
+
+A node is a path, not a name: `alba` below `Tyto` and `alba` below `Motacilla` are two nodes, with
+the labels `alba (Tyto)` and `alba (Motacilla)`. Rows may repeat a path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from beltrami.data.collect import unique_labels
+from beltrami.data.delimited import Row, Rows
+from beltrami.data.edge_list import COLUMN_NAMES
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
+from beltrami.data.ranks import PLACE_OF_RANK, RANKS, plain_rank
+from beltrami.data.text import quoted, read_lines
+
+MIN_RANKS = 2  # a table has; one column is not a path
+MISSING_VALUE = "NA"  # what R writes for an empty cell
+
+Key = tuple[int, int, str]  # of a node: its parent or -1, its rank, its name
+
+
+def read_rank_table(path: str | Path, ranks: Sequence[str] | None = None) -> Hierarchy:
+    """The ranked hierarchy in a file as the module describes it; else a `HierarchyError`.
+
+    Args:
+        path: of a CSV or TSV file.
+        ranks: the columns to read, from the top down; the ranks of biology if None.
+    """
+    if isinstance(ranks, str):
+        raise TypeError(f"ranks must be a sequence of column names, got the text {ranks!r}")
+    path = Path(path)
+    rows = _rows(path)
+    body = iter(rows)
+    header = _header_row(body, rows)
+    if header is None:
+        raise HierarchyError(f"{path} is empty; its first row must name the ranks")
+    columns = _known_columns(header, rows) if ranks is None else _columns(header, rows, ranks)
+    keys = _nodes(header, body, rows, columns)
+    titles = [title for title, _ in columns]
+    edges = [(node, parent) for node, (parent, _, _) in enumerate(keys) if parent >= 0]
+    try:
+        return Hierarchy(
+            path.stem,
+            tuple(_labels(keys, titles)),
+            torch.tensor(edges, dtype=torch.int64).reshape(-1, 2),
+            tuple(titles[rank] for _, rank, _ in keys),
+        )
+    except HierarchyError as error:
+        raise HierarchyError(f"{path}: {error}") from None
+
+
+def _nodes(
+    header: Row, body: Iterator[Row], rows: Rows, columns: Sequence[tuple[str, int]]
+) -> list[Key]:
+    """The nodes of all rows below the header, parents first."""
+    node_of: dict[Key, int] = {}
+    for row in body:
+        if len(row.fields) != len(header.fields):
+            if rows.is_comment(row.text):
+                continue
+            words = f"as in the header on line {header.line}"
+            raise rows.wrong_columns(row, len(header.fields), words)
+        node = -1
+        for rank, (title, column) in enumerate(columns):
+            name = row.fields[column]
+            if name == MISSING_VALUE:
+                raise rows.problem(
+                    row.line, f"the {title} is {name!r}; leave the cell of a missing rank empty"
+                )
+            if name:
+                node = node_of.setdefault((node, rank, name), len(node_of))
+        if node < 0:
+            titles = quoted_names([title for title, _ in columns])
+            raise rows.problem(
+                row.line, f"all ranks ({titles}) are empty; fill one or remove the line"
+            )
+    if not node_of:
+        raise HierarchyError(f"{rows.source} is empty: it has a header and no row below it")
+    return list(node_of)
+
+
+def is_rank_table(path: Path) -> bool:
+    """Whether a file's first row names two ranks or more, and not a child and its parent."""
+    rows = _rows(path)
+    header = _header_row(iter(rows), rows)
+    if header is None:
+        return False
+    names = {field.lower().lstrip("# ") for field in header.fields}
+    if any(child in names and parent in names for child, parent in COLUMN_NAMES):
+        return False
+    return sum(plain_rank(field) in PLACE_OF_RANK for field in header.fields) >= MIN_RANKS
+
+
+def _rows(path: Path) -> Rows:
+    lines = read_lines(path, error=HierarchyError)
+    return Rows(lines, str(path), error=HierarchyError, comments=True)
+
+
+def _header_row(body: Iterator[Row], rows: Rows) -> Row | None:
+    """The first row that is not a comment; a header may itself begin with #."""
+    for row in body:
+        if (
+            not rows.is_comment(row.text)
+            or sum(plain_rank(f) in PLACE_OF_RANK for f in row.fields) > 1
+        ):
+            return row
+    return None
+
+
+def _known_columns(header: Row, rows: Rows) -> list[tuple[str, int]]:
+    """(rank, column) of the ranks of biology in a header, from the top down."""
+    columns: dict[str, int] = {}
+    for column, field in enumerate(header.fields):
+        if (rank := PLACE_OF_RANK.get(plain_rank(field))) is not None:
+            if RANKS[rank] in columns:
+                raise rows.problem(header.line, f"two columns are called {field!r}; rename one")
+            columns[RANKS[rank]] = column
+    if len(columns) < MIN_RANKS:
+        raise rows.problem(
+            header.line,
+            f"the header names {len(columns)} ranks; {MIN_RANKS} are needed, such as genus and "
+            f"species, or pass ranks=. The columns are {quoted(', '.join(header.fields))}",
+        )
+    return [(rank, columns[rank]) for rank in RANKS if rank in columns]
+
+
+def _columns(header: Row, rows: Rows, ranks: Sequence[str]) -> list[tuple[str, int]]:
+    """(rank, column) of the ranks that the caller names."""
+    if len(ranks) < MIN_RANKS or len(set(ranks)) < len(ranks):
+        raise ValueError(f"ranks must name {MIN_RANKS} or more different columns, got {ranks!r}")
+    for rank in ranks:
+        count = header.fields.count(rank)
+        if count > 1:
+            raise rows.problem(header.line, f"two columns are called {rank!r}; rename one")
+        if not count:
+            near = near_matches(rank, header.fields)
+            raise rows.problem(
+                header.line,
+                f"there is no column {rank!r}"
+                + (f"; did you mean {quoted_names(near)}?" if near else "")
+                + f" The columns are {quoted(', '.join(header.fields))}",
+            )
+    return [(rank, header.fields.index(rank)) for rank in ranks]
+
+
+def _labels(keys: Sequence[Key], titles: Sequence[str]) -> list[str]:
+    """Names, in brackets what tells apart the nodes that share one: rank, or nearest ancestors."""
+    namesakes: dict[str, list[int]] = {}
+    for node, (_, _, name) in enumerate(keys):
+        namesakes.setdefault(name, []).append(node)
+    detail: dict[int, str] = {}
+    for nodes in namesakes.values():
+        if len({keys[node][1] for node in nodes}) == len(nodes):
+            detail.update((node, titles[keys[node][1]]) for node in nodes)
+            continue
+        ancestors = 1
+        while nodes and ancestors <= len(titles):
+            text_of = {node: _ancestors(keys, titles, node)[:ancestors] for node in nodes}
+            count = Counter(map(tuple, text_of.values()))
+            single = {node for node in nodes if count[tuple(text_of[node])] == 1}
+            detail.update((node, ", ".join(text_of[node])) for node in single)
+            nodes = [node for node in nodes if node not in single]
+            ancestors += 1
+        for node in nodes:  # the ancestors differ in nothing but their ranks
+            texts = _ancestors(keys, titles, node, with_ranks=True)
+            detail[node] = ", ".join([titles[keys[node][1]], *texts])
+    return unique_labels((name, detail[node]) for node, (_, _, name) in enumerate(keys))
+
+
+def _ancestors(
+    keys: Sequence[Key], titles: Sequence[str], node: int, *, with_ranks: bool = False
+) -> list[str]:
+    """The names of a node's ancestors, the nearest first; of a root, its rank."""
+    names = []
+    above = keys[node][0]
+    while above >= 0:
+        parent, rank, name = keys[above]
+        names.append(f"{titles[rank]} {name}" if with_ranks else name)
+        above = parent
+    return names or [titles[keys[node][1]]]
