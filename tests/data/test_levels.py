@@ -95,3 +95,46 @@ def test_against_climbing(draws: list[int]) -> None:
 def test_bad_levels() -> None:
     with pytest.raises(ValueError, match="levels must be at least 1, got 0"):
         level_labels(hierarchy(("a", "b")), levels=0)
+
+
+def test_levels_by_rank() -> None:
+    """A species without a family has its genus at the depth of families."""
+    labels = (
+        "Mammalia",
+        "Felidae",
+        "Felis",
+        "catus",
+        "Canidae",
+        "Canis",
+        "lupus",
+        "Orphan",
+        "solus",
+    )
+    parent = (-1, 0, 1, 2, 0, 4, 5, 0, 7)
+    ranks = (
+        "class",
+        "family",
+        "genus",
+        "species",
+        "family",
+        "genus",
+        "species",
+        "genus",
+        "species",
+    )
+    edges = torch.tensor([[node, above] for node, above in enumerate(parent) if above >= 0])
+    mammals = Hierarchy("mammals", labels, edges, ranks)
+    by_rank = level_labels(mammals, ranks=("family", "genus"))
+    assert [[labels[node] for node in level.tolist()] for level in by_rank.classes] == [
+        ["Felidae", "Canidae"],
+        ["Felis", "Canis", "Orphan"],
+    ]
+    assert by_rank.targets.tolist() == [[0, 0], [1, 1], [-1, 2]]
+    assert (by_rank.depths, by_rank.ranks) == ((1, 2), ("family", "genus"))
+    assert level_labels(mammals).sizes == (3, 2)
+    with pytest.raises(ValueError, match="has no rank 'tribe'; its ranks are 'class', 'family'"):
+        level_labels(mammals, ranks=("tribe",))
+    with pytest.raises(ValueError, match=r"1 classes of rank 'class' .* leave that rank out"):
+        level_labels(mammals, ranks=("class", "family"))
+    with pytest.raises(ValueError, match="without levels, got"):
+        level_labels(mammals, ranks=("family",), levels=2)

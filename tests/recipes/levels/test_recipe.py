@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from beltrami.analysis import level_scores
 from beltrami.models.level_classifier import level_loss
 from beltrami.recipes.levels.config import LevelsConfig
 from beltrami.recipes.levels.recipe import LevelsRecipe
-from beltrami.recipes.levels.samples import words
+from beltrami.recipes.levels.samples import load_samples, words
 from beltrami.recipes.levels.training import share_of_loss
 from beltrami.recipes.registry import create
 from tests.recipes.interruption import run_interrupted
@@ -181,3 +182,18 @@ def test_a_small_taxonomy_is_refused(tmp_path: Path) -> None:
     data.write_text("a\troot\nb\troot\nc\ta\nd\tb\n")
     with pytest.raises(ValueError, match="has 2 leaves below its first level; at least 10"):
         create(LevelsConfig(data=str(data)))
+
+
+def test_levels_may_be_ranks(tmp_path: Path) -> None:
+    data = tmp_path / "t.csv"
+    rows = [f"life,f{i % 3},g{i % 6},s{i}" for i in range(24)]
+    data.write_text("\n".join(["kingdom,family,genus,species", *rows]))
+    config = LevelsConfig(data=str(data), ngrams=8, ranks=("genus",))
+    samples = load_samples(config)
+    assert samples.labels.sizes == (6,)
+    assert samples.digest() != load_samples(replace(config, ranks=("family",))).digest()
+    assert load_samples(replace(config, ranks=())).labels.sizes == (3, 6)
+    with pytest.raises(ValueError, match="--levels 2 counts from the root, --ranks genus names"):
+        create(replace(config, levels=2))
+    with pytest.raises(ValueError, match="has no rank 'tribe'"):
+        create(replace(config, ranks=("tribe",)))

@@ -34,6 +34,9 @@ class LevelsConfig(TaxonomyConfig):
     """How many levels from the top, the root's own left out; all of two classes or more if not
     given."""
 
+    ranks: tuple[str, ...] = ()
+    """The levels by rank, such as order family genus, where the taxonomy has named ranks."""
+
     geometry: Literal["lorentz", "ball"] = "lorentz"
     """The hyperbolic model."""
 
@@ -65,6 +68,11 @@ class LevelsConfig(TaxonomyConfig):
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         super().check()
+        if self.ranks and self.levels is not None:
+            raise ValueError(
+                f"--levels {self.levels} counts from the root, --ranks {' '.join(self.ranks)} "
+                "names the levels; give one of the two"
+            )
         if self.features is not None and self.ngrams != type(self).ngrams:
             raise ValueError(
                 f"--ngrams {self.ngrams} is about names, which --features {self.features} "
