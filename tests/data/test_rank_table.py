@@ -212,3 +212,20 @@ def test_ranks_of_a_hierarchy(tmp_path: Path) -> None:
         Hierarchy("h", h.labels, edges, ("", "", "", 3))  # type: ignore[arg-type]
     with pytest.raises(HierarchyError, match="the label ' x' cannot stand"):
         write_edge_list(Hierarchy("h", ("a",), edges[:0], (" x",)), tmp_path / "u.tsv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Felis", "rank": "genus", "children": [{"name": "catus", "rank": "species"},'
+        ' {"name": "x", "rank": 3}]}',
+        '{"nodes": [{"id": "Felis", "rank": "genus"}, {"id": 1, "name": "catus",'
+        ' "rank": "species"}, {"id": "x"}], "links": [{"source": "Felis", "target": 1},'
+        ' {"source": "Felis", "target": "x"}]}',
+    ],
+)
+def test_json_with_ranks(tmp_path: Path, text: str) -> None:
+    h = read(tmp_path, text, "t.json")
+    assert (h.labels, h.ranks) == (("Felis", "catus", "x"), ("genus", "species", ""))
+    with pytest.raises(HierarchyError, match=r"t\.json: the rank of node 0, .* half a character"):
+        read(tmp_path, text.replace("genus", "\\ud800"), "t.json")

@@ -7,7 +7,8 @@
     {"name": "canine", "children": [{"name": "dog"}, ...]}      nested, as for d3
 
 A source is the parent and a target the child. In node-link files a node's label is its "label",
-else its "name", else its "id"; numbers are taken as text.
+else its "name", else its "id"; numbers are taken as text. Nodes of the last two shapes may have a
+"rank", such as "genus".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from beltrami.data.collect import Collector
-from beltrami.data.edge_list import COLUMN_NAMES
+from beltrami.data.edge_list import COLUMN_NAMES, RANK_COLUMN
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
 from beltrami.data.text import quoted, whole_text
 
@@ -92,8 +93,8 @@ def _add_node_link(data: dict[str, Any], collector: Collector) -> None:
     links = next((data[key] for key in LINK_KEYS if isinstance(data.get(key), list)), None)
     if links is None:
         raise HierarchyError(f'{collector.source} has "nodes" but no list of "links"')
-    for label in label_of.values():
-        collector.node(label)
+    for label, node in zip(label_of.values(), data["nodes"], strict=True):
+        collector.rank(label, _rank(node), 0)
     for place, link in enumerate(links, start=1):
         names = _pair_of_keys(link)
         if names is None:
@@ -154,10 +155,16 @@ def _add_nested(data: dict[str, Any], collector: Collector) -> None:
         children = node.get("children") or []
         if not isinstance(children, list):
             raise collector.error(place, f'"children" of {quoted(label)} must be a list')
-        collector.node(label)
+        collector.rank(label, _rank(node), place)
         if parent is not None:
             collector.edge(label, parent, place)
         pending += [(child, label) for child in reversed(children)]
+
+
+def _rank(node: dict[str, Any]) -> str:
+    """The rank of a node; one that is not text means something else."""
+    rank = node.get(RANK_COLUMN)
+    return rank if isinstance(rank, str) else ""
 
 
 def _label(value: Any, what: str, place: int, collector: Collector) -> str:

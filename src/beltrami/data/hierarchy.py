@@ -307,15 +307,17 @@ def _checked_ranks(ranks: Sequence[str] | None, labels: Sequence[str]) -> tuple[
     for node, rank in enumerate(ranks):
         if not isinstance(rank, str):
             raise TypeError(f"ranks must be text, got {rank!r} for {quoted(labels[node])}")
+        if not rank.isascii():
+            _check_characters(rank, node, "rank")
     return tuple(ranks) if any(ranks) else None
 
 
-def _check_characters(label: str, node: int) -> None:
+def _check_characters(text: str, node: int, what: str = "label") -> None:
     try:
-        label.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise HierarchyError(
-            f"the label of node {node}, {quoted(label)}, holds half a character (a lone surrogate)"
+            f"the {what} of node {node}, {quoted(text)}, holds half a character (a lone surrogate)"
         ) from None
 
 
