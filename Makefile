@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-quick test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -20,6 +20,9 @@ tour: setup      ## a smaller job: one tree in two planes, in a minute
 
 test: setup      ## all tests
 	$(PY) -m pytest -n auto
+
+test-quick: setup ## a few cases of every test that is not slow, under 3 minutes
+	$(PY) -m pytest -n auto --quick
 
 test-gpu: setup  ## the tests that need a CUDA device
 	$(PY) -m pytest -m gpu

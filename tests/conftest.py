@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 
 import hypothesis
@@ -20,9 +21,38 @@ if not torch.cuda.is_available():
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
+
+QUICK_CASES = 4  # of a test, with --quick
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help=f"leave out slow tests, and of a test all but {QUICK_CASES} cases",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        hypothesis.settings.load_profile("quick")
+
+
+def few_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every test that is not slow, with cases spread evenly over all that it has."""
+    tests = collections.defaultdict(list)
+    for item in items:
+        if "slow" not in item.keywords:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    return [item for cases in tests.values() for item in cases[:: -(-len(cases) // QUICK_CASES)]]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        chosen = few_cases(items)
+        config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+        items[:] = chosen
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device: run `make test-gpu` on a machine with one")

@@ -161,6 +161,7 @@ def test_float32_for_many_points(monkeypatch: pytest.MonkeyPatch) -> None:
     assert delta_hyperbolicity(x).relative == pytest.approx(exact, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_hyperbolic_points_are_the_worst_case_and_still_exact() -> None:
     """Their δ is nearly reached nearly everywhere."""
     plane = Lorentz()

@@ -24,6 +24,7 @@ def suggested(d: Tensor, **options: object) -> ProductSuggestion:
     return suggest_product(d, **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "best"), [("tree", "H"), ("sphere", "S"), ("flat", "E")])
 def test_single_spaces_are_recognised(kind: str, best: str) -> None:
     flat = torch.randn(60, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -19,6 +19,7 @@ def test_the_page_shows_what_is_kept() -> None:
     assert markers.read(diagnoses.PAGE, diagnoses.PART) == table(kept)
 
 
+@pytest.mark.slow
 def test_a_diagnosis_is_kept_without_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.random.default_rng(0).normal(size=(60, 5)))

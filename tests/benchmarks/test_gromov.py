@@ -47,6 +47,7 @@ def test_who_meets_the_goal() -> None:
     assert gromov.missed([ours, slow, quick], Options()) == 1
 
 
+@pytest.mark.slow
 def test_a_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(gromov_cases.FLAT, 12, (OURS, BY_ROWS))
     monkeypatch.setattr(gromov_cases, "problems", lambda quick, device: [problem])

@@ -200,6 +200,7 @@ SMALL = decoder_training.Options(
 )
 
 
+@pytest.mark.slow
 def test_both_decoders_train_on_the_same_bytes(tmp_path: Path) -> None:
     data = decoder_training.text()
     with decoder_training.progress_bar(Console(quiet=True)) as progress:
@@ -221,6 +222,7 @@ def test_both_decoders_train_on_the_same_bytes(tmp_path: Path) -> None:
     assert "finite at every step" in markers.read(results, "decoder training cpu")
 
 
+@pytest.mark.slow
 def test_two_trainings_with_one_seed_are_equal() -> None:
     data = decoder_training.text()
     with decoder_training.progress_bar(Console(quiet=True)) as progress:

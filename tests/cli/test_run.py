@@ -239,6 +239,7 @@ def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_a_killed_hierarchy_resumes_to_the_same_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

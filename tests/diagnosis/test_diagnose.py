@@ -197,6 +197,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
     )
 
 
+@pytest.mark.slow
 def test_a_page_of_all_parts(whole: Diagnosis) -> None:
     assert whole.document == json.loads(whole.path.read_text(encoding="utf-8"))
     page = whole.report.read_text(encoding="utf-8")

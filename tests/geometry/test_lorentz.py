@@ -282,6 +282,7 @@ def test_centroid_minimises_squared_chords_and_frechet_squared_distances():
         assert g.abs().max() < 1e-12
 
 
+@pytest.mark.slow
 def test_means_have_right_gradients():
     x = points(2, 4, 3).requires_grad_()
     w = torch.rand(2, 4, dtype=F64).add(0.1).requires_grad_()
@@ -395,6 +396,7 @@ def test_wrapped_normal_has_the_spread_it_is_given():
     torch.testing.assert_close(v.mean(0), torch.zeros(2, dtype=F64), rtol=0, atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", [0.5, torch.tensor([0.4, 0.8], dtype=F64)])
 def test_wrapped_normal_density_integrates_to_one(std):
     c, mean = 1.5, lorentz.exp0(torch.tensor([0.7, -0.3], dtype=F64), 1.5)

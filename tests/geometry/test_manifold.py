@@ -382,6 +382,7 @@ def test_every_method_is_in_the_table() -> None:
     assert public == set(CALLS) | NOT_TENSORS
 
 
+@pytest.mark.slow
 @one_of_each
 def test_compiles_without_a_graph_break(M: Manifold, d: int) -> None:
     """All methods in one graph: each function by itself is compiled in test_public.py."""

@@ -334,6 +334,7 @@ def test_only_inputs_and_scalars_are_kept_for_backward():
         assert not wide, (name, wide)
 
 
+@pytest.mark.slow
 def test_compiles_with_a_learnable_curvature():
     x, y = points(6, 3), points(6, 3, seed=1)
     for name in ("dist", "log", "mobius_add", "centroid", "geodesic"):

@@ -279,6 +279,7 @@ def test_float32_rotation_of_large_fibers() -> None:
     assert torch.equal(S.fiber_rotation(x, torch.eye(101)[0]), x)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     r=st.floats(0.0, 40.0),
@@ -324,6 +325,7 @@ def test_hyperplane_distance_is_that_of_the_lorentz_model(c: float) -> None:
 # --- gradients and bad input ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["product", "relative", "exp", "log", "fiber_rotation", "dist", "dist_sq", "riemannian_grad"],

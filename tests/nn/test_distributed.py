@@ -108,6 +108,7 @@ def process(rank: int, work: Callable[[int], dict[str, Tensor]], folder: Path) -
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [with_ddp, with_fsdp], ids=["ddp", "fsdp"])
 def test_two_processes_are_one(work: Callable[[int], dict[str, Tensor]], tmp_path: Path) -> None:
     start, expected = build().state_dict(), single()

@@ -495,6 +495,7 @@ def fresh_compiler() -> Iterator[None]:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @each("lorentz-learnable", "ball-learnable", where=first_of_each_layer)
 def test_compile(case: Case, kind: str, fresh_compiler: None) -> None:
     model = build(case, kind)

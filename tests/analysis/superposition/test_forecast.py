@@ -52,6 +52,7 @@ def test_exact_power_laws(alpha: float, scale: float, share: float) -> None:
     assert has(found.warnings, "times beyond the widest") == beyond
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.floats(0.3, 2), st.floats(0.01, 100), st.floats(0.05, 2))
 def test_exact_laws_with_a_floor(alpha: float, scale: float, share: float) -> None:
@@ -188,6 +189,7 @@ def test_a_line_that_may_be_flat_has_no_upper_end() -> None:
     assert has(rising.warnings, "none reaches the target")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("floor", "given"), [(0.0, 0.0), (0.1, "fit")])
 def test_intervals_hold_as_often_as_they_say(floor: float, given: float | str) -> None:
     target, alpha, scale = 0.2, 0.8, 5.0
@@ -202,6 +204,7 @@ def test_intervals_hold_as_often_as_they_say(floor: float, given: float | str) -
     assert 34 <= exponents <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "scale", "floor", "noise"),
     [(1.0, 100.0, 0.01, 0.03), (1.0, 100.0, 0.0, 0.03), (0.3, 5.0, 0.0, 0.02)],
@@ -273,6 +276,7 @@ def test_windows_that_contradict_all_widths() -> None:
     assert has(small.warnings, "on the exponent is another")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "scale", "floor", "noise"),
     [

@@ -84,6 +84,7 @@ def test_the_best_trial_is_taken_and_the_page_is_escaped(trained: Path, tmp_path
     assert "7 learned points" in page
 
 
+@pytest.mark.slow
 def test_cones_too(tmp_path: Path) -> None:
     config = ConesConfig(
         data="carnivores", epochs=1, learning_rates=(0.01,), shares=(0.5,), seeds=1,

@@ -264,6 +264,7 @@ def compiled_and_not(
     return found[0], found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("one_pass", [1, 4096])
 def test_compiled_it_is_the_same_operation(
@@ -371,6 +372,7 @@ GRADIENTS = ["du_ptr", "dn2_ptr", "z_ptr", "wu_ptr"]
 SUM = ["beltrami.add_product_.default"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "written"),
     [

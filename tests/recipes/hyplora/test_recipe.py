@@ -34,6 +34,7 @@ def first_trials(recipe: HypLoraRecipe) -> dict[str, Trial]:
     return {c.model: Trial(c.model, c.group, 0, c.settings, c.choices[0]) for c in recipe.arms()}
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
     run_result = run_interrupted(SMALL, tmp_path, training=4, step=3)
     lora, base, learned = run_result.arm_results
