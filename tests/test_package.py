@@ -23,6 +23,7 @@ ALLOWED_CLAMPS = {
         "geometry/lorentz/means.py",
         "torch.clamp(length / _LONGEST_STEP, min=1.0)",
     ): "length of a Newton step",
+    ("geometry/curvature.py", "torch.maximum(r / up, r / -down)"): "|r| over the bound on its side",
     ("geometry/lorentz/pairwise.py", ".clamp(min=0)"): "rounding of 1 − cosine in float64",
     ("geometry/lorentz/sampling.py", ".clamp(max=_CELLS - 1)"): "index into a table",
     ("geometry/lorentz/sampling.py", ".clamp(min=0)"): "rounding below 0 of a discriminant",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from beltrami.geometry import Curvature, Lorentz
+from beltrami.geometry import Curvature, Lorentz, shared_curvatures
 
 INITS = [0.011, 0.1, 0.3, 1 / 3, 1.0, math.pi, 10.0, 99.0]
 
@@ -252,3 +252,22 @@ def test_reset_defines_what_a_meta_device_left_undefined(learnable: bool) -> Non
     curvature.to_empty(device="cpu")
     curvature.reset_parameters()
     assert curvature.value.item() == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("readers", [1, 2, 8, 9, 30])
+def test_shared_readers_get_the_gradients_of_separate_ones(readers: int) -> None:
+    curvature = Curvature(0.5)
+    x = torch.randn(readers, 4)
+
+    def loss() -> torch.Tensor:
+        return sum((row * curvature.radius).square().sum() for row in x) + curvature.value.sum()
+
+    (alone,) = torch.autograd.grad(loss(), curvature.raw)
+    with shared_curvatures():
+        (shared,) = torch.autograd.grad(loss(), curvature.raw, create_graph=True)
+    torch.testing.assert_close(shared, alone)
+    (second,) = torch.autograd.grad(shared.sum(), curvature.raw)
+    (expected,) = torch.autograd.grad(
+        torch.autograd.grad(loss(), curvature.raw, create_graph=True)[0].sum(), curvature.raw
+    )
+    torch.testing.assert_close(second, expected)

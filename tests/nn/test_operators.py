@@ -32,7 +32,7 @@ def points() -> torch.Tensor:
 
 
 # Operators of a block forward and backward, at most.
-BLOCK = {"fixed": (114, 202), "learned": (125, 256), "euclidean": (39, 67)}
+BLOCK = {"fixed": (114, 202), "learned": (118, 231), "euclidean": (39, 67)}
 
 
 @pytest.mark.parametrize("kind", BLOCK)
@@ -58,4 +58,4 @@ def test_a_model_that_learns_its_curvature_runs_few_more() -> None:
         count_operators(Stack(manifold_of(k)), points()) for k in ("fixed", "learned")
     )
     assert learned[0] <= 1.05 * fixed[0]
-    assert sum(learned) <= 1.10 * sum(fixed)
+    assert sum(learned) <= 1.05 * sum(fixed)

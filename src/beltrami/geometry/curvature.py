@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 # f stops this far (in log c) short of the bounds, and a learnable `init` must keep ten times that
 # distance: rounding in float32 then never carries c across a bound.
@@ -130,26 +131,36 @@ class Curvature(nn.Module):
     @property
     def radius(self) -> Tensor:
         """The radius of curvature `1/√c` now, in the shape of `value`."""
-        return self.evaluate()[1]
+        return self.radius_on()
+
+    def radius_on(self, device: torch.device | None = None) -> Tensor:
+        """`radius` on a device, that of `raw` unless given; see `shared_curvatures`."""
+        entry = self._shared(device)
+        place = self.raw.device if device is None else device
+        return _on(self._law(), device)[1] if entry is None else entry.radius(place)
 
     def evaluate(self, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
         """(c, 1/√c) on a device, that of `raw` unless given; see `shared_curvatures`."""
+        entry = self._shared(device)
+        place = self.raw.device if device is None else device
+        return _on(self._law(), device) if entry is None else entry.by_device[place]
+
+    def _shared(self, device: torch.device | None) -> _Evaluated | None:
         shared = None if torch.compiler.is_compiling() else getattr(_local, "shared", None)
         if shared is None:
-            return _on(self._law(), device)
+            return None
         raw = self.raw
         # A result without gradient must not serve a reader that needs one, nor the other way round.
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         key = id(self), *modes
         version = -1 if raw.is_inference() else raw._version
-        entry = shared.get(key)
+        entry: _Evaluated | None = shared.get(key)
         if entry is None or entry.raw is not raw or entry.version != version:
-            entry = shared[key] = _Evaluated(raw, version, {raw.device: self._law()})
+            entry = shared[key] = _Evaluated(raw, version, {raw.device: self._law()}, {})
         place = raw.device if device is None else device
         if place not in entry.by_device:
             entry.by_device[place] = _on(entry.by_device[raw.device], place)
-        pair: tuple[Tensor, Tensor] = entry.by_device[place]
-        return pair
+        return entry
 
     def _law(self) -> tuple[Tensor, Tensor]:
         c, radius = curvature_law(self.raw, self.init, *self.reach)
@@ -222,13 +233,16 @@ def curvature_law(raw: Tensor, init: float, up: float, down: float) -> tuple[Ten
 
 def law_and_slope(raw: Tensor, init: float, up: float, down: float) -> tuple[Tensor, Tensor]:
     """c and dc/draw = c·(1 + t⁴)^{-5/4}, where t = |raw/b|."""
-    r = raw if raw.dtype == torch.float64 else raw.float()
-    b = torch.where(r > 0, up, -down).to(r.dtype)
-    t = r / b
-    t = torch.where(t < _FARTHEST, t, _FARTHEST)
-    p = 1 + t**4
-    c = init * torch.exp(b * t * p**-0.25)
+    r, p = _law_parts(raw, up, down)
+    c = init * torch.exp(r * p**-0.25)
     return c, c * p**-1.25
+
+
+def _law_parts(raw: Tensor, up: float, down: float) -> tuple[Tensor, Tensor]:
+    """r, short of where its fourth power overflows, and 1 + (r/b)⁴."""
+    r = raw if raw.dtype == torch.float64 else raw.float()
+    r = F.hardtanh(r, -_FARTHEST * down, _FARTHEST * up)
+    return r, 1 + torch.maximum(r / up, r / -down) ** 4
 
 
 class _Law(torch.autograd.Function):
@@ -242,7 +256,8 @@ class _Law(torch.autograd.Function):
 
     @staticmethod
     def forward(raw: Tensor, init: float, up: float, down: float) -> tuple[Tensor, Tensor]:
-        c, _ = law_and_slope(raw, init, up, down)
+        r, p = _law_parts(raw, up, down)
+        c = init * torch.exp(r * p**-0.25)
         return c, torch.rsqrt(c)
 
     @staticmethod
@@ -250,25 +265,76 @@ class _Law(torch.autograd.Function):
         raw, *ctx.constants = inputs
         # What a compiler traces and what torch.func transforms has to be saved as usual.
         usual = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack()
-        ctx.raw = None if usual else raw
+        ctx.eager = None if usual else (raw, *(t.detach() for t in output))
         if usual:
             ctx.save_for_backward(raw)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, by_c: Tensor, by_radius: Tensor) -> tuple[Tensor | None, ...]:
-        raw = ctx.saved_tensors[0] if ctx.raw is None else ctx.raw
-        c, slope = law_and_slope(raw, *ctx.constants)
-        by_c = by_c - by_radius * torch.rsqrt(c) / (2 * c)
-        return (by_c * slope).to(raw.dtype), None, None, None
+    def backward(
+        ctx: Any, by_c: Tensor | None, by_radius: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        init, up, down = ctx.constants
+        raw = ctx.saved_tensors[0] if ctx.eager is None else ctx.eager[0]
+        r, p = _law_parts(raw, up, down)
+        if ctx.eager is None or torch.is_grad_enabled():  # compiled, or a second derivative
+            c = init * torch.exp(r * p**-0.25)
+            radius = torch.rsqrt(c)
+        else:
+            _, c, radius = ctx.eager
+        by_log = None if by_c is None else by_c * c
+        if by_radius is not None:
+            half = by_radius * radius * -0.5
+            by_log = half if by_log is None else by_log + half
+        return None if by_log is None else (by_log * p**-1.25).to(raw.dtype), None, None, None
+
+
+class _Fork(torch.autograd.Function):
+    """The same number several times, for as many readers, whose gradients are added up at once."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(number: Tensor, readers: int) -> tuple[Tensor, ...]:
+        return tuple(number.view_as(number) for _ in range(readers))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
+        given = [g for g in grads if g is not None]
+        if len(given) < 2:
+            return (given[0] if given else None), None
+        return torch.stack(given).sum(0), None
 
 
 # --- one evaluation a forward pass ----------------------------------------------------------------
+
+
+# Readers of a curvature that are served by one fork, the first; each further one has twice as many.
+_READERS = 8
 
 
 class _Evaluated(NamedTuple):
     raw: Tensor
     version: int
     by_device: dict[torch.device, tuple[Tensor, Tensor]]
+    forks: dict[torch.device, tuple[int, Iterator[Tensor]]]
+
+    def radius(self, place: torch.device) -> Tensor:
+        """1/√c for one more reader."""
+        radius = self.by_device[place][1]
+        if not radius.requires_grad or torch._C._functorch.peek_interpreter_stack():
+            return radius
+        readers, left = self.forks.get(place, (_READERS // 2, iter(())))
+        served = next(left, None)
+        if served is None:
+            left = iter(_Fork.apply(radius, 2 * readers))
+            self.forks[place] = 2 * readers, left
+            served = next(left)
+        return served
 
 
 _local = threading.local()  # .shared: curvatures evaluated inside `shared_curvatures`

@@ -254,7 +254,7 @@ class _Curved(Manifold):
     def radius_like(self, x: Tensor) -> Scalar:
         given = self._given
         if isinstance(given, Curvature):
-            return given.evaluate(x.device)[1]
+            return given.radius_on(x.device)
         return super().radius_like(x)
 
     @property

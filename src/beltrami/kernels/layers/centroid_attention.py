@@ -332,8 +332,9 @@ class _Normalise(torch.autograd.Function):
         floored = F.threshold(norm_sq, 1.0, 1.0)
         gain = torch.rsqrt(floored)
         g = g.to(s.dtype)
-        # −2·∂/∂N², and 0 at the floor, where the output is s̄ itself.
-        pull = (norm_sq > 1) * (gain * dot(g, s) / (floored * radius**2))
+        # ∂/∂R, and −2·∂/∂N²: 0 at the floor, where the output is s̄ itself.
+        change = (norm_sq > 1) * (gain * dot(g, s) / radius)
+        pull = change / (floored * radius)
         gs = torch.addcmul(gain * g, pull, s)
         gt = (-t * pull).to(mean.dtype)
         parts = [gs.to(mean.dtype), gt]
@@ -344,7 +345,7 @@ class _Normalise(torch.autograd.Function):
             parts.append(gt.new_zeros(*gt.shape[:-1], rest))
         by_radius = None
         if ctx.needs_input_grad[2]:
-            by_radius = sum_to(pull * floored * radius, radius)
+            by_radius = sum_to(change, radius)
         return torch.cat(parts, dim=-1), None, by_radius
 
 

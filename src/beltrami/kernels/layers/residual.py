@@ -141,5 +141,10 @@ class _Residual(torch.autograd.Function):
             if scale is not None:
                 gw = gw - sum_to(by_gain, w) / (1 + w)
         if ctx.needs_input_grad[3]:
-            gr = sum_to(by_y * p.length * p.length, radius) / radius
+            by_radius = by_y * p.length
+            if radius.numel() == 1:
+                by_radius = (by_radius.flatten() @ p.length.flatten()).view_as(radius)
+            else:
+                by_radius = sum_to(by_radius * p.length, radius)
+            gr = by_radius / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

@@ -123,6 +123,9 @@ class _TimeLinear(torch.autograd.Function):
             if needs_b:
                 gb = g.sum(0, dtype=bias.dtype)
             if needs_r and isinstance(radius, Tensor):
-                one = radius.numel() == 1
-                gr = -(slope.t() @ tau).view_as(radius) if one else -sum_to(slope * tau, radius)
+                if radius.numel() == 1:
+                    gr = torch.addmm(radius.view(1, 1), slope.t(), tau, beta=0, alpha=-1)
+                    gr = gr.view_as(radius)
+                else:
+                    gr = -sum_to(slope * tau, radius)
         return gx, gw, gt, gb, gr
