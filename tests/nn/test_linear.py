@@ -189,5 +189,5 @@ def test_default_forms() -> None:
     assert bnn.Linear(2, 2, manifold=Lorentz(C)).form == "htc"
     assert bnn.Linear(2, 2, manifold=Euclidean()).form == "htc"
     assert bnn.Linear(2, 2, manifold=PoincareBall(C)).form == "hnnpp"
-    with pytest.raises(ValueError, match=r"PoincareBall.*hnnpp, mobius, tangent; got 'htc'"):
+    with pytest.raises(ValueError, match=r"PoincareBall.*'hnnpp', 'mobius', 'tangent'; got 'htc'"):
         bnn.Linear(2, 2, manifold=PoincareBall(C), form="htc")
