@@ -69,7 +69,7 @@ bench-superposition: setup ## toy models in a stack beside one after the other
 	$(PY) -m benchmarks.superposition
 
 bench-decoder: setup ## train a small decoder and its twin in bfloat16, every value checked
-	$(PY) -m benchmarks.decoder_training
+	$(PY) -m benchmarks.decoder_training --jobs 2
 
 bench-numerics:  ## the full accuracy grid and docs/numerics.md
 	@$(BOOTSTRAP) dev bench

@@ -1,10 +1,12 @@
 """A six-layer decoder trains on bytes in bfloat16 autocast, beside its plain Euclidean twin.
 
 Shows that nothing becomes non-finite: losses, gradients and parameters are looked at in every step,
-on the device, and the program fails if one is not finite. Losses on bytes that no training saw are
-compared over seeds; they are those of one learning rate, so they do not settle which is better.
+on the device, and the program fails if one is not finite. Each system is trained at several
+learning rates, the best of them chosen by its loss on validation bytes, and compared on other bytes
+that no training saw, over seeds.
 
 A complete run writes benchmarks/results/decoder_training.json and a part of benchmarks/RESULTS.md.
+"unit-curvature" is the start this library had before natural units: c = 1, residual weight 1/√(2L).
 The ablation, each part of the block switched off alone and all together:
 
     python -m benchmarks.decoder_training --seeds 0 1 2 --systems hyperbolic no-time flat-residual
@@ -16,8 +18,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import multiprocessing
+import os
 import statistics
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,20 +47,31 @@ from benchmarks.layers_timing import no_hidden_waits
 FOLDER = machine.ROOT / "benchmarks/results"
 PAGE = machine.ROOT / "benchmarks/RESULTS.md"
 FILES = {"cpu": "decoder_training.json", "cuda": "decoder_training_cuda.json"}
-# The hyperbolic decoder, with parts of its blocks switched off, and the plain Transformer.
-System = Literal["hyperbolic", "no-time", "flat-residual", "dot-attention", "all-off", "euclidean"]
+# The hyperbolic decoder, with its older start, with parts of its blocks switched off, and the plain
+# Transformer.
+System = Literal[
+    "hyperbolic",
+    "unit-curvature",
+    "no-time",
+    "flat-residual",
+    "dot-attention",
+    "all-off",
+    "euclidean",
+]
 SWITCHES: dict[System, dict[str, Any]] = {
     "hyperbolic": {},
+    "unit-curvature": {"natural": False},
     "no-time": {"time": False},
     "flat-residual": {"residual": "euclidean"},
     "dot-attention": {"score": "dot", "aggregate": "mean"},
     "all-off": {"time": False, "residual": "euclidean", "score": "dot", "aggregate": "mean"},
 }
-COMPARED: tuple[System, ...] = ("hyperbolic", "euclidean")
+COMPARED: tuple[System, ...] = ("hyperbolic", "unit-curvature", "euclidean")
 BYTES = 256
 # What is looked at for values that are not finite.
 WATCHED = ("loss", "gradient", "parameter")
-# The part of the text, at its end, that is kept for testing, and sequences of a test batch.
+# The part of the text, at its end, that no training sees: its first half is for validation, its
+# second for the test; and sequences of a test batch.
 _HELD_OUT = 0.1
 _TEST_BATCH = 32
 # Parameters of the systems may differ by this part.
@@ -85,16 +102,20 @@ class Options:
     """Steps of the optimiser."""
     seeds: tuple[int, ...] = (0,)
     """One training of each system a seed; both see the same bytes in the same order."""
-    lr: float = 1e-3
-    """Highest learning rate: reached after 50 steps, then a cosine down to a tenth."""
+    lr: tuple[float, ...] = (1e-3, 3e-3)
+    """Highest learning rates to try: reached after 50 steps, then a cosine down to a tenth."""
     weight_decay: float = 0.1
     """Of AdamW; parameters that a layer's `no_weight_decay` names have none."""
     every: int = 50
     """Steps between two readings of losses and flags, each of which waits for the device."""
     compile: bool = False
     """Compile the blocks."""
+    jobs: int = 1
+    """Trainings at once, each in a process of its own. With more than one no times are shown."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Write the JSON file to this folder, also of a partial run, and leave RESULTS.md alone."""
+    resume: bool = False
+    """Keep the finished trainings of the file in --out, and do the others."""
     commit: str = ""
     """The commit to name in the file, where git cannot tell."""
     render: bool = False
@@ -134,20 +155,27 @@ class Sizes:
 
 
 class HyperbolicDecoder(nn.Module):
-    """Bytes to points, blocks between points, points to scores; one learned curvature."""
+    """Bytes to points, blocks between points, points to scores; one learned curvature.
 
-    def __init__(self, n: Sizes, **switches: Any) -> None:
+    Without `natural`, the older start: c = 1, residual weights 1/√(2L), no gain in the residuals.
+    """
+
+    def __init__(self, n: Sizes, *, natural: bool = True, **switches: Any) -> None:
         super().__init__()
-        self.curvature = Curvature(1.0)
+        self.curvature = Curvature.natural(n.width) if natural else Curvature(1.0)
         space = Lorentz(self.curvature)
         self.embedding = bnn.Embedding(BYTES, n.width, manifold=space)
         self.blocks = nn.ModuleList(
             bnn.TransformerBlock(
                 n.width, n.heads, manifold=space, causal=True, rotary=True,
-                residual_weight=1 / math.sqrt(2 * n.layers), **switches,
+                residual_weight=1.0 if natural else 1 / math.sqrt(2 * n.layers), **switches,
             )
             for _ in range(n.layers)
         )  # fmt: skip
+        if not natural:
+            for module in self.modules():
+                if isinstance(module, bnn.Residual):
+                    module.gain = 1.0
         self.norm = bnn.RMSNorm(n.width, manifold=space)
         self.head = bnn.MLR(n.width, BYTES, manifold=space)
         bnn.check_model(self)
@@ -211,10 +239,11 @@ def text(device: str = "cpu") -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).long().to(device)
 
 
-def split(data: Tensor) -> tuple[Tensor, Tensor]:
-    """Bytes to learn from and bytes to be tested on."""
-    kept = int(_HELD_OUT * len(data))
-    return data[:-kept], data[-kept:]
+def split(data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Bytes to learn from, to choose the learning rate by, and to be tested on."""
+    unseen = int(_HELD_OUT * len(data))
+    train, validation, test = data.split([len(data) - unseen, unseen // 2, unseen - unseen // 2])
+    return train, validation, test
 
 
 def groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -265,15 +294,18 @@ class NonFiniteError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Training:
-    """One system with one seed: mean losses (nats a byte) of every `every` steps, and its speed.
+    """One system, rate and seed: mean losses (nats a byte) of every `every` steps, and its speed.
 
-    `seconds_a_step` is the median over these stretches, `held_out` the loss on unseen bytes.
+    `seconds_a_step` is the median over these stretches, `held_out` the loss on the test bytes,
+    `validation` that on the bytes by which the learning rate is chosen.
     """
 
     system: str
     seed: int
+    lr: float
     parameters: int
     losses: tuple[float, ...]
+    validation: float
     held_out: float
     seconds_a_step: float
     curvature: float | None
@@ -282,17 +314,20 @@ class Training:
 class Trainer:
     """A model with its optimiser and its data."""
 
-    def __init__(self, system: System, seed: int, options: Options, data: Tensor) -> None:
+    def __init__(
+        self, system: System, seed: int, lr: float, options: Options, data: Tensor
+    ) -> None:
         self.sizes, self.device = options.sizes(), options.device
-        self.data, self.unseen = split(data)
+        self.data, self.validation, self.test = split(data)
         torch.manual_seed(seed)
         self.model = build(system, self.sizes).to(self.device)
         if options.compile:
+            torch.compiler.reset()  # else the code of earlier trainings counts to a limit
             for block in self.model.blocks:
                 block.compile(fullgraph=True, dynamic=False)
         self.parameters = list(self.model.parameters())
         self.optimiser = torch.optim.AdamW(
-            groups(self.model, options.weight_decay), lr=options.lr, betas=(0.9, 0.95), fused=True
+            groups(self.model, options.weight_decay), lr=lr, betas=(0.9, 0.95), fused=True
         )
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimiser, lambda step: rate(step, options.steps)
@@ -317,11 +352,11 @@ class Trainer:
             return loss.detach()
 
     @torch.no_grad()
-    def test(self) -> float:
-        """The loss on the bytes that were held out, in sequences one after another."""
+    def evaluate(self, data: Tensor) -> float:
+        """The loss on bytes that were not learned from, in sequences one after another."""
         self.model.eval()
-        whole = len(self.unseen) // (self.sizes.tokens + 1) * (self.sizes.tokens + 1)
-        sequences = self.unseen[:whole].view(-1, self.sizes.tokens + 1)
+        whole = len(data) // (self.sizes.tokens + 1) * (self.sizes.tokens + 1)
+        sequences = data[:whole].view(-1, self.sizes.tokens + 1)
         total = torch.zeros((), device=self.device)
         for batch in sequences.split(_TEST_BATCH):
             with torch.autocast(self.device, torch.bfloat16):
@@ -340,11 +375,11 @@ class Trainer:
 
 
 def train(
-    system: System, seed: int, options: Options, data: Tensor, progress: Progress
+    system: System, seed: int, lr: float, options: Options, data: Tensor, progress: Progress
 ) -> Training:
     """Train, and raise `NonFiniteError` if a value is not finite at any step."""
-    trainer = Trainer(system, seed, options, data)
-    name = f"{system}, seed {seed}"
+    trainer = Trainer(system, seed, lr, options, data)
+    name = f"{system}, lr {lr:g}, seed {seed}"
     bar = progress.add_task(name, total=options.steps)
     losses, paces = [], []
     for first in range(0, options.steps, options.every):
@@ -364,12 +399,72 @@ def train(
     return Training(
         system,
         seed,
+        lr,
         count(model),
         tuple(losses),
-        trainer.test(),
+        trainer.evaluate(trainer.validation),
+        trainer.evaluate(trainer.test),
         statistics.median(paces),
         curvature,
     )
+
+
+def train_all(
+    options: Options, data: Tensor, console: Console, finished: list[Training]
+) -> Iterator[Training]:
+    """All trainings but the finished ones, each as it ends, with a progress bar."""
+    done = {(t.system, t.seed, t.lr) for t in finished}
+    left = [
+        (system, seed, lr)
+        for seed in options.seeds
+        for lr in options.lr
+        for system in options.systems
+        if (system, seed, lr) not in done
+    ]
+    with progress_bar(console) as progress:
+        if options.jobs == 1:
+            for system, seed, lr in left:
+                yield train(system, seed, lr, options, data, progress)
+            return
+        bar = progress.add_task("trainings", total=len(left))
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(options.jobs, mp_context=spawn) as pool:
+            pending = [pool.submit(_train_alone, *trial, options) for trial in left]
+            try:
+                for future in as_completed(pending):
+                    yield future.result()
+                    progress.advance(bar)
+            except BaseException:  # also Ctrl-C: what has not begun does not begin
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def _train_alone(system: System, seed: int, lr: float, options: Options) -> Training:
+    """One training in a process of its own, with its share of the cores."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // options.jobs))
+    quiet = Console(quiet=True)
+    return train(system, seed, lr, options, text(options.device), progress_bar(quiet))
+
+
+def finished_trainings(options: Options) -> list[Training]:
+    """Those of an interrupted run with the same options, from the file in --out."""
+    if not options.resume:
+        return []
+    if options.out is None:
+        raise ValueError("--resume needs --out, the folder with the trainings to keep")
+    path = options.out / FILES[options.device]
+    if not path.exists():
+        return []
+    about, trainings = read(path)
+    now = describe(options, text())
+    changed = [
+        f"{name} was {about.get(name)} and is {now[name]}"
+        for name in ("sizes", "steps", "every", "weight_decay", "compile", "bytes")
+        if about.get(name) != now[name]
+    ]
+    if changed:
+        raise ValueError(f"--resume: {path} is of another run, {', '.join(changed)}")
+    return trainings
 
 
 def progress_bar(console: Console) -> Progress:
@@ -385,6 +480,22 @@ def progress_bar(console: Console) -> Progress:
 # --- report ---------------------------------------------------------------------------------------
 
 
+def best_rates(trainings: list[Training]) -> dict[str, float]:
+    """The learning rate of each system with the least mean validation loss."""
+    losses: dict[str, dict[float, list[float]]] = {}
+    for t in trainings:
+        losses.setdefault(t.system, {}).setdefault(t.lr, []).append(t.validation)
+    return {
+        system: min(of_rate, key=lambda lr: statistics.fmean(of_rate[lr]))
+        for system, of_rate in losses.items()
+    }
+
+
+def at_best_rates(trainings: list[Training]) -> list[Training]:
+    best = best_rates(trainings)
+    return [t for t in trainings if t.lr == best[t.system]]
+
+
 def curve(trainings: list[Training], every: int, steps: int) -> tuple[list[str], list[list[str]]]:
     """A row a reading: the loss of each system and seed."""
     header = ["after step", *(f"{t.system}, seed {t.seed}" for t in trainings)]
@@ -395,33 +506,35 @@ def curve(trainings: list[Training], every: int, steps: int) -> tuple[list[str],
     return header, rows
 
 
-def facts(trainings: list[Training]) -> list[str]:
-    """A sentence a training."""
+def facts(trainings: list[Training], jobs: int) -> list[str]:
+    """A sentence a training; its time only if it ran alone."""
     out = []
     for t in trainings:
-        learned = "" if t.curvature is None else f", learned curvature −{t.curvature:.3f}"
+        learned = "" if t.curvature is None else f", learned curvature −{t.curvature:.3g}"
+        pace = f", {1e3 * t.seconds_a_step:.0f} ms a step" if jobs == 1 else ""
         out.append(
-            f"{t.system}, seed {t.seed}: {t.parameters:,} parameters, last loss "
-            f"{t.losses[-1]:.3f}, {1e3 * t.seconds_a_step:.0f} ms a step{learned}"
+            f"{t.system}, lr {t.lr:g}, seed {t.seed}: {t.parameters:,} parameters, last loss "
+            f"{t.losses[-1]:.3f}{pace}{learned}"
         )
     return out
 
 
 def comparison(trainings: list[Training]) -> tuple[list[str], list[list[str]]]:
-    """A row a system: its loss on unseen bytes, and its difference from the Euclidean one.
+    """A row a system: its best rate, its test loss there, its difference from the Euclidean one.
 
     Means over seeds with 95% t-intervals, the difference seed by seed.
     """
+    rates = best_rates(trainings)
     by_system: dict[str, dict[int, float]] = {}
-    for t in trainings:
+    for t in at_best_rates(trainings):
         by_system.setdefault(t.system, {})[t.seed] = t.held_out
     flat = by_system.get("euclidean", {})
     rows = []
     for system, losses in by_system.items():
         paired = [loss - flat[seed] for seed, loss in losses.items() if seed in flat]
         difference = "" if system == "euclidean" or not paired else _interval(paired)
-        rows.append([system, _interval(list(losses.values())), difference])
-    return ["system", "loss on unseen bytes", "difference from euclidean"], rows
+        rows.append([system, f"{rates[system]:g}", _interval(list(losses.values())), difference])
+    return ["system", "learning rate", "test loss", "difference from euclidean"], rows
 
 
 def _interval(values: list[float]) -> str:
@@ -432,7 +545,9 @@ def markdown(document: dict[str, Any], trainings: list[Training]) -> str:
     from benchmarks.numerics_page import table  # loads mpmath, which a GPU machine may not have
 
     where = document.get("gpu") or f"{document['cpu']}, {document['cores']} cores"
-    readings = curve(trainings, document["every"], document["steps"])
+    tried = " ".join(f"{lr:g}" for lr in document["lr"])
+    best = at_best_rates(trainings)
+    readings = curve(best, document["every"], document["steps"])
     shown = readings[1][:: max(1, len(readings[1]) // 10)]
     if readings[1][-1] not in shown:
         shown.append(readings[1][-1])
@@ -442,11 +557,13 @@ def markdown(document: dict[str, Any], trainings: list[Training]) -> str:
             f"torch {document['torch']}.",
             f"{document['sizes']}, {document['steps']} steps of AdamW in bfloat16 autocast on "
             f"{document['bytes']:,} bytes of this repository. Every loss, gradient and parameter "
-            f"was finite at every step. Losses in nats a byte, mean of {document['every']} steps:",
+            f"was finite at every step. Learning rates tried: {tried}; what follows is at the best "
+            "of them, by the loss on validation bytes. Training losses in nats a byte, mean of "
+            f"{document['every']} steps:",
             table(readings[0], shown),
-            f"On the {_HELD_OUT:.0%} of the bytes that were held out, {_seeds(trainings)}:",
+            f"On test bytes, {_seeds(trainings)}:",
             table(*comparison(trainings)),
-            "\n".join(f"- {line}" for line in facts(trainings)),
+            "\n".join(f"- {line}" for line in facts(best, document["jobs"])),
         ]
     )
 
@@ -457,9 +574,10 @@ def _seeds(trainings: list[Training]) -> str:
 
 
 def show(trainings: list[Training], options: Options, console: Console) -> None:
+    best = at_best_rates(trainings)
     for title, (header, rows) in (
-        ("loss, nats a byte", curve(trainings, options.every, options.steps)),
-        (f"held out, {_seeds(trainings)}", comparison(trainings)),
+        ("training loss, nats a byte", curve(best, options.every, options.steps)),
+        (f"test loss, {_seeds(trainings)}", comparison(trainings)),
     ):
         table = Table(title=title)
         for name in header:
@@ -467,7 +585,7 @@ def show(trainings: list[Training], options: Options, console: Console) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    for line in facts(trainings):
+    for line in facts(best, options.jobs):
         console.print(line)
 
 
@@ -478,7 +596,11 @@ def describe(options: Options, data: Tensor) -> dict[str, Any]:
         given.append(f"--systems {' '.join(options.systems)}")
     if options.seeds != Options.seeds:
         given.append(f"--seeds {' '.join(map(str, options.seeds))}")
+    if options.lr != Options.lr:
+        given.append(f"--lr {' '.join(f'{lr:g}' for lr in options.lr)}")
     given += ["--compile"] if options.compile else []
+    if given and options.jobs > 1:
+        given.append(f"--jobs {options.jobs}")
     if given:
         command = f"python -m benchmarks.decoder_training {' '.join(given)}"
     about: dict[str, Any] = {
@@ -487,7 +609,10 @@ def describe(options: Options, data: Tensor) -> dict[str, Any]:
         "sizes": str(options.sizes()),
         "steps": options.steps,
         "every": options.every,
-        "lr": options.lr,
+        "lr": list(options.lr),
+        "weight_decay": options.weight_decay,
+        "compile": options.compile,
+        "jobs": options.jobs,
         "bytes": len(data),
         **machine.describe(),
     }
@@ -502,7 +627,9 @@ def write(trainings: list[Training], about: dict[str, Any], folder: Path) -> Pat
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILES[about["device"]]
     document = {**about, "trainings": [asdict(t) for t in trainings]}
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    whole = path.with_suffix(".tmp")
+    whole.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    whole.replace(path)
     return path
 
 
@@ -524,13 +651,19 @@ def problem(options: Options) -> str:
     """What is wrong with the options, if anything."""
     if options.device == "cuda" and not torch.cuda.is_available():
         return "--device cuda needs a GPU, and torch sees none"
-    for name in ("width", "heads", "layers", "tokens", "batch", "steps", "every"):
+    for name in ("width", "heads", "layers", "tokens", "batch", "steps", "every", "jobs"):
         value = getattr(options, name)
         if value is not None and value < 1:
             return f"--{name} must be at least 1, got {value}"
-    for name in ("seeds", "systems"):
-        if not getattr(options, name):
+    for name in ("seeds", "systems", "lr"):
+        values = getattr(options, name)
+        if not values:
             return f"--{name} needs at least one"
+        if len(set(values)) < len(values):
+            return f"--{name} has a value twice: {' '.join(map(str, values))}"
+    for lr in options.lr:
+        if not (math.isfinite(lr) and lr > 0):
+            return f"--lr must be finite and above 0, got {lr}"
     return ""
 
 
@@ -546,21 +679,21 @@ def run(options: Options) -> int:
     about = describe(options, data)
     try:
         check_matched({system: count(build(system, sizes)) for system in options.systems})
+        trainings = finished_trainings(options)
     except ValueError as error:
         console.print(str(error))
         return 2
     console.print(f"{sizes}, {options.steps} steps, {len(data):,} bytes of text")
-    trainings = []
     try:
-        with progress_bar(console) as progress:
-            for seed in options.seeds:
-                for system in options.systems:
-                    trainings.append(train(system, seed, options, data, progress))
-                    if options.out is not None:  # what is done is not lost with the rest
-                        write(trainings, about, options.out)
+        for training in train_all(options, data, console, trainings):
+            trainings.append(training)
+            if options.out is not None:  # what is done is not lost with the rest
+                write(trainings, about, options.out)
     except NonFiniteError as error:
         console.print(f"[red]{error}[/red]")
         return 1
+    order = {system: i for i, system in enumerate(options.systems)}
+    trainings.sort(key=lambda t: (t.seed, t.lr, order.get(t.system, len(order))))
     show(trainings, options, console)
     console.print("every loss, gradient and parameter was finite at every step")
     if options.out is not None:
@@ -573,4 +706,4 @@ def run(options: Options) -> int:
 
 
 if __name__ == "__main__":
-    execute(run, Options, lost="with --out, finished trainings are in its file")
+    execute(run, Options, lost="with --out, --resume goes on with the rest")

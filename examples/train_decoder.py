@@ -74,8 +74,8 @@ class Options:
     """Attention heads."""
     layers: int = 2
     """Blocks of the decoder."""
-    curvature: float = 1.0
-    """The curvature −c all layers share at the start; it is learned."""
+    kappa: float = 1.0
+    """κ = c·width, of the curvature −c that all layers share, at the start; it is learned."""
     tokens: int = 64
     """Bytes of a sequence."""
     batch: int = 16
@@ -115,10 +115,11 @@ class Decoder(nn.Module):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
-        self.curvature = Curvature(options.curvature)  # the root owns it, so FSDP2 gathers it first
+        self.curvature = Curvature.natural(
+            options.width, options.kappa
+        )  # the root owns it: FSDP2 gathers it first
         space = Lorentz(self.curvature)
         self.embedding = bnn.Embedding(BYTES, options.width, manifold=space)
-        weight = 1 / math.sqrt(2 * options.layers)  # as many branches add up to one
         self.blocks = nn.ModuleList(
             bnn.TransformerBlock(
                 options.width,
@@ -126,7 +127,6 @@ class Decoder(nn.Module):
                 manifold=space,
                 causal=True,
                 rotary=True,
-                residual_weight=weight,
             )
             for _ in range(options.layers)
         )
@@ -219,8 +219,8 @@ def check_numbers(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{flag(name)} must be a finite number and not negative, got {value}")
-    if not (math.isfinite(options.curvature) and options.curvature > 0):
-        raise ValueError(f"--curvature must be finite and above 0, got {options.curvature}")
+    if not 0.01 < options.kappa < 100:
+        raise ValueError(f"--kappa must be between 0.01 and 100, got {options.kappa}")
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be in [0, 2³²), got {options.seed}")
     if options.width % (2 * options.heads):

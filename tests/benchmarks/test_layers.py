@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -196,7 +197,7 @@ def test_bad_options_are_told(
 # --- the decoder ----------------------------------------------------------------------------------
 
 SMALL = decoder_training.Options(
-    width=96, heads=2, layers=1, tokens=8, batch=2, steps=6, every=4, seeds=(0,)
+    width=96, heads=2, layers=1, tokens=8, batch=2, steps=6, every=4, seeds=(0,), lr=(1e-3,)
 )
 
 
@@ -205,13 +206,15 @@ def test_both_decoders_train_on_the_same_bytes(tmp_path: Path) -> None:
     data = decoder_training.text()
     with decoder_training.progress_bar(Console(quiet=True)) as progress:
         trainings = [
-            decoder_training.train(s, 0, SMALL, data, progress) for s in decoder_training.COMPARED
+            decoder_training.train(s, 0, 1e-3, SMALL, data, progress)
+            for s in decoder_training.COMPARED
         ]
-    ours, flat = trainings
+    ours, older, flat = trainings
     assert len(ours.losses) == 2  # steps 1 to 4, and 5 and 6
     assert all(math.isfinite(x) for t in trainings for x in t.losses)
-    assert ours.curvature is not None
-    assert ours.curvature != 1.0  # it learned
+    for training, start in ((ours, 1 / 96), (older, 1.0)):
+        assert training.curvature is not None
+        assert 0 < abs(training.curvature / start - 1) < 0.1  # it learned
     assert flat.curvature is None
 
     results = page(tmp_path / "RESULTS.md", "decoder training cpu", "decoder training cuda")
@@ -227,7 +230,7 @@ def test_two_trainings_with_one_seed_are_equal() -> None:
     data = decoder_training.text()
     with decoder_training.progress_bar(Console(quiet=True)) as progress:
         first, second = (
-            decoder_training.train("hyperbolic", 3, SMALL, data, progress) for _ in range(2)
+            decoder_training.train("hyperbolic", 3, 1e-3, SMALL, data, progress) for _ in range(2)
         )
     assert first.losses == second.losses
 
@@ -290,7 +293,7 @@ def test_a_training_that_breaks_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
         decoder_training.progress_bar(Console(quiet=True)) as progress,
         pytest.raises(decoder_training.NonFiniteError, match="loss since step 0"),
     ):
-        decoder_training.train("hyperbolic", 0, SMALL, decoder_training.text(), progress)
+        decoder_training.train("hyperbolic", 0, 1e-3, SMALL, decoder_training.text(), progress)
 
 
 def test_what_the_layers_exempt_is_not_decayed() -> None:
@@ -316,6 +319,9 @@ def test_the_learning_rate_rises_and_falls() -> None:
     [
         (decoder_training.Options(steps=0), "--steps must be at least 1, got 0"),
         (decoder_training.Options(seeds=()), "--seeds needs at least one"),
+        (decoder_training.Options(lr=(0.0,)), "--lr must be finite and above 0, got 0.0"),
+        (decoder_training.Options(lr=(1e-3, 1e-3)), "--lr has a value twice"),
+        (decoder_training.Options(resume=True), "--resume needs --out"),
         (decoder_training.Options(width=32), "use a larger --width"),
     ],
 )
@@ -340,22 +346,45 @@ def test_stored_results_are_what_the_code_reads(module: ModuleType) -> None:
 def test_comparison_is_paired_by_seed() -> None:
     """The interval of the difference is that of the differences, not of the two means."""
 
-    def training(system: str, seed: int, held_out: float) -> decoder_training.Training:
-        return decoder_training.Training(system, seed, 1, (1.0,), held_out, 0.1, None)
+    def training(
+        system: str, seed: int, held_out: float, lr: float = 1e-3, validation: float = 1.0
+    ) -> decoder_training.Training:
+        return decoder_training.Training(
+            system, seed, lr, 1, (1.0,), validation, held_out, 0.1, None
+        )
 
     trainings = [
         training(system, seed, 2.0 + seed + gain)
         for seed in range(3)
         for system, gain in (("hyperbolic", -0.5), ("euclidean", 0.0))
     ]
+    # A rate that is better on the test bytes, but not on those that choose.
+    trainings += [training("hyperbolic", seed, 0.1, lr=3e-3, validation=1.1) for seed in range(3)]
     header, rows = decoder_training.comparison(trainings)
     assert header[0] == "system"
-    assert rows[0] == ["hyperbolic", "2.500 ± 2.484", "−0.500 ± 0.000"]
-    assert rows[1] == ["euclidean", "3.000 ± 2.484", ""]
+    assert rows[0] == ["hyperbolic", "0.001", "2.500 ± 2.484", "−0.500 ± 0.000"]
+    assert rows[1] == ["euclidean", "0.001", "3.000 ± 2.484", ""]
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Finished trainings are kept, not done again; those of other options are refused."""
+    one = replace(SMALL, out=tmp_path, systems=("euclidean",))
+    assert decoder_training.run(one) == 0
+    (first,) = decoder_training.read(tmp_path / "decoder_training.json")[1]
+    both = replace(one, systems=("hyperbolic", "euclidean"), resume=True)
+    assert decoder_training.run(both) == 0
+    trainings = decoder_training.read(tmp_path / "decoder_training.json")[1]
+    assert {t.system for t in trainings} == {"hyperbolic", "euclidean"}
+    assert first in trainings  # with its times, so it was not trained again
+    assert decoder_training.run(replace(both, steps=7)) == 2
+    assert "steps was 6 and is 7" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_the_test_bytes_are_not_learned_from() -> None:
     data = torch.arange(1000)
-    seen, unseen = decoder_training.split(data)
-    assert len(unseen) == 100
-    assert torch.equal(torch.cat([seen, unseen]), data)
+    train, validation, test = decoder_training.split(data)
+    assert (len(validation), len(test)) == (50, 50)
+    assert torch.equal(torch.cat([train, validation, test]), data)

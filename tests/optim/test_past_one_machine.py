@@ -347,7 +347,7 @@ def test_accelerate_does_not_shard_on_a_cpu(
         ({"weight_decay": -1.0}, "--weight-decay must be a finite number"),
         ({"clip": -1.0}, "--clip must be a finite number"),
         ({"clip": math.nan}, "--clip must be a finite number"),
-        ({"curvature": 0.0}, "--curvature must be finite and above 0"),
+        ({"kappa": 0.0}, "--kappa must be between 0.01 and 100, got 0.0"),
         ({"seed": -1}, "--seed must be in [0, 2³²), got -1"),
         ({"heads": 3}, "--width 10 must be a multiple of 6"),
         ({"keep": 0}, "--keep must be at least 1"),
