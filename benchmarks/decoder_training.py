@@ -66,6 +66,7 @@ SWITCHES: dict[System, dict[str, Any]] = {
     "dot-attention": {"score": "dot", "aggregate": "mean"},
     "all-off": {"time": False, "residual": "euclidean", "score": "dot", "aggregate": "mean"},
 }
+SYSTEMS = (*SWITCHES, "euclidean")
 COMPARED: tuple[System, ...] = ("hyperbolic", "unit-curvature", "euclidean")
 BYTES = 256
 # What is looked at for values that are not finite.
@@ -687,13 +688,12 @@ def run(options: Options) -> int:
     try:
         for training in train_all(options, data, console, trainings):
             trainings.append(training)
+            trainings.sort(key=lambda t: (t.seed, t.lr, SYSTEMS.index(t.system)))
             if options.out is not None:  # what is done is not lost with the rest
                 write(trainings, about, options.out)
     except NonFiniteError as error:
         console.print(f"[red]{error}[/red]")
         return 1
-    order = {system: i for i, system in enumerate(options.systems)}
-    trainings.sort(key=lambda t: (t.seed, t.lr, order.get(t.system, len(order))))
     show(trainings, options, console)
     console.print("every loss, gradient and parameter was finite at every step")
     if options.out is not None:
