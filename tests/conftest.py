@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -11,6 +12,10 @@ import torch
 
 # Tests run side by side, one worker a core; threads inside them would only get in the way.
 torch.set_num_threads(1)
+
+# A shell lets what it starts with & ignore Ctrl-C, and so would every process of a test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Fused kernels run in Triton's interpreter where there is no GPU. It must be asked for before
 # anything imports Triton, as PEFT does, which the modules of tests import.

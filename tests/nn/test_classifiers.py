@@ -203,7 +203,7 @@ def test_forms_and_their_manifolds() -> None:
     defaults = {Lorentz(): "lorentz", PoincareBall(): "hnnpp", Euclidean(): "lorentz"}
     for manifold, form in defaults.items():
         assert MLR(SIZE, CLASSES, manifold=manifold).form == form
-    with pytest.raises(ValueError, match=r"one of lorentz, busemann; got 'hnnpp'"):
+    with pytest.raises(ValueError, match=r"one of 'lorentz', 'busemann'; got 'hnnpp'"):
         MLR(SIZE, CLASSES, manifold=Lorentz(), form="hnnpp")
     with pytest.raises(ValueError, match=r"product_dtype must be.*got torch.bfloat16"):
         MLR(SIZE, CLASSES, manifold=Lorentz(), product_dtype=torch.bfloat16)

@@ -25,7 +25,7 @@ def test_activation_works_on_coordinates(name: str) -> None:
 def test_activation_takes_a_function() -> None:
     x = torch.randn(5, 8)
     assert torch.equal(bnn.Activation(torch.sin, manifold=Lorentz(1.0))(x), torch.sin(x))
-    with pytest.raises(ValueError, match=r"one of relu, .*; got 'swish'"):
+    with pytest.raises(ValueError, match=r"one of 'relu', .*; got 'swish'"):
         bnn.Activation("swish", manifold=Lorentz(1.0))
     with pytest.raises(TypeError, match="name or callable, got int"):
         bnn.Activation(3, manifold=Lorentz(1.0))  # type: ignore[arg-type]

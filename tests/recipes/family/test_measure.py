@@ -266,7 +266,7 @@ def test_names_of_users_are_escaped(tmp_path: Path) -> None:
     ("options", "match"),
     [
         ({"models": ()}, "at least one model"),
-        ({"models": ("a", "a")}, "--models names one twice"),
+        ({"models": ("a", "a")}, "--models must not repeat a value, got 'a' twice"),
         ({"families": ("x", "y")}, "--families names 2 families for 1 models"),
         ({"texts": (Path("nowhere.txt"),)}, "--texts nowhere.txt is no file"),
         ({"count": 0}, "--count must be at least 1"),

@@ -122,7 +122,7 @@ class SuperpositionConfig(RunConfig):
                 raise ValueError(f"{flag(name)} is empty; give at least one")
             if len(set(values)) < len(values):
                 listed = " ".join(map(str, values))
-                raise ValueError(f"{flag(name)} names one twice: {listed}")
+                raise ValueError(f"{flag(name)} has a value twice: {listed}")
         for law in chosen.laws:
             check_law(law)
         widths, n = chosen.widths, chosen.features
