@@ -460,7 +460,7 @@ def finished_trainings(options: Options) -> list[Training]:
     now = describe(options, text())
     changed = [
         f"{name} was {about.get(name)} and is {now[name]}"
-        for name in ("sizes", "steps", "every", "weight_decay", "compile", "bytes")
+        for name in ("sizes", "steps", "every", "weight_decay", "compile", "bytes", "jobs")
         if about.get(name) != now[name]
     ]
     if changed:
@@ -546,7 +546,7 @@ def markdown(document: dict[str, Any], trainings: list[Training]) -> str:
     from benchmarks.numerics_page import table  # loads mpmath, which a GPU machine may not have
 
     where = document.get("gpu") or f"{document['cpu']}, {document['cores']} cores"
-    tried = " ".join(f"{lr:g}" for lr in document["lr"])
+    tried = " ".join(f"{lr:g}" for lr in sorted({t.lr for t in trainings}))
     best = at_best_rates(trainings)
     readings = curve(best, document["every"], document["steps"])
     shown = readings[1][:: max(1, len(readings[1]) // 10)]
@@ -610,7 +610,6 @@ def describe(options: Options, data: Tensor) -> dict[str, Any]:
         "sizes": str(options.sizes()),
         "steps": options.steps,
         "every": options.every,
-        "lr": list(options.lr),
         "weight_decay": options.weight_decay,
         "compile": options.compile,
         "jobs": options.jobs,
