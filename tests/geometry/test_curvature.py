@@ -57,7 +57,7 @@ def test_bad_natural_units(arguments: tuple, error: type[Exception], words: str)
             make(*arguments)
     with pytest.raises(ValueError, match=r"bounds must be a pair \(lo, hi\) of κ"):
         Curvature.natural(64, bounds=(1.0,))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="strictly between the bounds"):
+    with pytest.raises(ValueError, match="kappa must lie strictly between the bounds"):
         Curvature.natural(64, 200.0)
 
 

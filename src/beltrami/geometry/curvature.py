@@ -112,7 +112,12 @@ class Curvature(nn.Module):
         if not isinstance(bounds, tuple) or len(bounds) != 2:
             raise ValueError(f"bounds must be a pair (lo, hi) of κ, got {bounds!r}")
         c = natural_curvature(width, kappa)
-        lo, hi = (_number(b, "bounds") / width for b in bounds)
+        lo, hi = (_number(b, "bounds") for b in bounds)
+        if not lo <= kappa <= hi:
+            raise ValueError(
+                f"kappa must lie strictly between the bounds ({lo}, {hi}), got {kappa}"
+            )
+        lo, hi = lo / width, hi / width
         return cls(c, size=size, bounds=(lo, hi), learnable=learnable)
 
     def reset_parameters(self) -> None:
