@@ -193,6 +193,9 @@ def test_levels_may_be_ranks(tmp_path: Path) -> None:
     assert samples.labels.sizes == (6,)
     assert samples.digest() != load_samples(replace(config, ranks=("family",))).digest()
     assert load_samples(replace(config, ranks=())).labels.sizes == (3, 6)
+    metric = {m.key: m for m in create(config).metrics}
+    assert metric["accuracy_1"].title == "Accuracy, genus"  # 2 below the root
+    assert "below the root" not in metric["accuracy_1"].hint
     with pytest.raises(ValueError, match="--levels 2 counts from the root, --ranks genus names"):
         create(replace(config, levels=2))
     with pytest.raises(ValueError, match="has no rank 'tribe'"):

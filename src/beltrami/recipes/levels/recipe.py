@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 MOST_LEVELS = 12  # with an accuracy of their own; deeper ones count in the mean
 MOST_CLASSES = 5_000  # for errors in the tree, whose tables are quadratic
 SMALL = 1 << 24  # numbers of features, below which one thread is quickest
+METRICS = (
+    Metric("hierarchical_f1", "Hierarchical F1", "micro; too deep is wrong", "higher"),
+    Metric("mean_accuracy", "Mean accuracy", "over levels; 1 is perfect", "higher"),
+    Metric("exact", "Right at every level", "share of leaves", "higher"),
+    Metric("tie", "Tree-induced error", "edges to the right class, level given", "lower"),
+    Metric("lca_height", "LCA height", "of right and found class, level given", "lower"),
+    Metric("jaccard", "Jaccard", "of the ancestors of both, level given", "higher"),
+)
 
 
 class LevelsRecipe(Recipe[LevelsConfig]):
@@ -45,29 +53,34 @@ class LevelsRecipe(Recipe[LevelsConfig]):
     title: ClassVar[str] = "Classification by level"
     names: ClassVar[dict[str, str]] = NAMES
     chosen_by: ClassVar[str] = "validation_f1"
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("hierarchical_f1", "Hierarchical F1", "micro; too deep is wrong", "higher"),
-        Metric("mean_accuracy", "Mean accuracy", "over levels; 1 is perfect", "higher"),
-        Metric("exact", "Right at every level", "share of leaves", "higher"),
-        Metric(
-            "tie",
-            "Tree-induced error",
-            "edges to the right class, level given",
-            "lower",
-        ),
-        Metric("lca_height", "LCA height", "of right and found class, level given", "lower"),
-        Metric("jaccard", "Jaccard", "of the ancestors of both, level given", "higher"),
-        *(
-            Metric(f"accuracy_{i}", f"Accuracy, level {i}", f"{i} below the root", "higher")
-            for i in range(MOST_LEVELS)
-        ),
-        Metric("validation_f1", "Validation F1", "the settings were chosen by it", "higher"),
-        Metric("loss", "Loss", "of the last step", None),
-    )
 
     def __init__(self, config: LevelsConfig) -> None:
         super().__init__(config)
         self.samples = load_samples(config)
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """Those of all levels, the accuracy of each, and of the training."""
+        levels = (
+            Metric(f"accuracy_{depth}", f"Accuracy, {title}", hint, "higher")
+            for depth, (title, hint) in self.level_names.items()
+            if depth < MOST_LEVELS
+        )
+        return (
+            *METRICS,
+            *levels,
+            Metric("validation_f1", "Validation F1", "the settings were chosen by it", "higher"),
+            Metric("loss", "Loss", "of the last step", None),
+        )
+
+    @property
+    def level_names(self) -> dict[int, tuple[str, str]]:
+        """What to call each level, and where it is: a rank, or so many edges below the root."""
+        labels = self.samples.labels
+        if labels.ranks:
+            ranks = zip(labels.depths, labels.ranks, strict=True)
+            return {depth: (rank, f"rank {depth} from the top") for depth, rank in ranks}
+        return {depth: (f"level {depth}", f"{depth} below the root") for depth in labels.depths}
 
     @cached_property
     def _facts(self) -> dict[str, Any]:

@@ -39,7 +39,10 @@ def levels_page(recipe: LevelsRecipe, run_result: RunResult) -> Page:
     curved, twin = run_result.arm_results
     scores = [s.comparison("hierarchical_f1").value.format() for s in (curved, twin)]
     source = "names, as hashed n-grams" if config.features is None else "given features"
-    sizes = ", ".join(f"{size:,} at level {depth}" for depth, size in data["classes"].items())
+    names = [name for name, _ in recipe.level_names.values()]
+    sizes = ", ".join(
+        f"{size:,} at {name}" for name, size in zip(names, data["classes"].values(), strict=True)
+    )
     return Page(
         title=f"{data['name']}: levels of a taxonomy in curved and flat space",
         lead=(
@@ -47,7 +50,7 @@ def levels_page(recipe: LevelsRecipe, run_result: RunResult) -> Page:
             f"hyperbolic space ({model_name(curved, NAMES)}) and {scores[1]} in its Euclidean "
             f"twin. {VERDICTS[curved.comparison('hierarchical_f1').verdict]}"
         ),
-        figures=(_level_figure(run_result), _score_figure(run_result)),
+        figures=(_level_figure(recipe, run_result), _score_figure(run_result)),
         table=None,
         sections=(
             Section("The comparison", (), (), result_tables(run_result, NAMES)),
@@ -69,12 +72,13 @@ def levels_page(recipe: LevelsRecipe, run_result: RunResult) -> Page:
     )
 
 
-def _level_figure(run_result: RunResult) -> Figure:
+def _level_figure(recipe: LevelsRecipe, run_result: RunResult) -> Figure:
+    ranks = recipe.samples.labels.ranks
     svg = line_chart(
         [_accuracy_series(arm_result) for arm_result in run_result.arm_results],
         title="Accuracy by level",
         description="Share of right classes at each level of the taxonomy.",
-        x_label="Level (edges below the root)",
+        x_label=f"Rank ({', '.join(ranks)})" if ranks else "Level (edges below the root)",
         y_label="Accuracy on test leaves",
         y_limits=(0, 1),
     )
