@@ -133,7 +133,7 @@ def test_a_learned_curvature_gets_its_gradient() -> None:
     assert parameter.grad.item() == pytest.approx(slope, rel=1e-6)
 
 
-def test_equals_the_sampled_loss_that_samples_each_stranger_once() -> None:
+def test_equals_the_sampled_loss_that_samples_each_negative_once() -> None:
     """With as many negatives as is_negative there is nothing left to average."""
     problem = Problem(Lorentz(1.0))
     problem.is_negative[:] = True
@@ -183,7 +183,7 @@ def test_flat_points_far_apart(dtype: torch.dtype, distance: float) -> None:
 
 @pytest.mark.parametrize("distance", [720.0, 740.0, 800.0, 1e5])
 def test_flat_points_farther_than_float64_holds(distance: float) -> None:
-    """Beyond e^-708 a stranger pushes nowhere; the ancestor still pulls."""
+    """Beyond e^-708 a negative pushes nowhere; the ancestor still pulls."""
     u, v, n = (
         torch.tensor([[at, 0.0]], dtype=F64).requires_grad_() for at in (0.0, distance, -distance)
     )
@@ -243,7 +243,7 @@ def test_nothing_at_all_is_nothing(manifold: Manifold) -> None:
 
 
 @EVERYWHERE
-def test_what_is_no_stranger_does_not_matter(manifold: Manifold) -> None:
+def test_what_is_no_negative_does_not_matter(manifold: Manifold) -> None:
     problem = Problem(manifold)
     problem.is_negative[:, 1] = False
     points = problem.points()

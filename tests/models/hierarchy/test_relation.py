@@ -1,4 +1,4 @@
-"""Positives and strangers of a batch: against sets, one pair at a time."""
+"""Positives and negatives of a batch: against sets, one pair at a time."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def test_positives_and_strangers_are_those_of_the_sets(
     ]
     assert sorted(found) == expected  # each once, those of a node together
     assert rows.tolist() == sorted(rows.tolist())
-    strangers, counts = relation.strangers(nodes, rows, positives, real, pool)
-    assert counts.tolist() == strangers.sum(1).tolist()
-    assert strangers.dtype == torch.bool
-    assert strangers.shape == (len(nodes), len(pool))
-    assert strangers.tolist() == [
+    negatives, counts = relation.negatives(nodes, rows, positives, real, pool)
+    assert counts.tolist() == negatives.sum(1).tolist()
+    assert negatives.dtype == torch.bool
+    assert negatives.shape == (len(nodes), len(pool))
+    assert negatives.tolist() == [
         [(u, n) not in known and u != n for n in pool.tolist()] for u in nodes.tolist()
     ]
     # Nothing of one pool is left when the next one comes.
     rest = torch.tensor([n for n in range(count) if n not in pool.tolist()], dtype=torch.int64)
-    again, _ = relation.strangers(nodes, rows, positives, real, rest)
+    again, _ = relation.negatives(nodes, rows, positives, real, rest)
     assert again.tolist() == [
         [(u, n) not in known and u != n for n in rest.tolist()] for u in nodes.tolist()
     ]
@@ -81,8 +81,8 @@ def test_a_closure() -> None:
     everyone = torch.arange(len(hierarchy))
     rows, positives, real = relation.positives(everyone)
     assert torch.equal(torch.stack([rows, positives], dim=1), hierarchy.closure())
-    strangers, _ = relation.strangers(everyone, rows, positives, real, everyone)
-    assert (~strangers).sum() == 6540 + len(hierarchy)
+    negatives, _ = relation.negatives(everyone, rows, positives, real, everyone)
+    assert (~negatives).sum() == 6540 + len(hierarchy)
 
 
 @pytest.mark.parametrize(

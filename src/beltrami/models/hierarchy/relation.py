@@ -1,4 +1,4 @@
-"""A relation in the shape that training needs: all positives of a batch, and who is a stranger."""
+"""A relation as training needs it: the positives of a batch, the negatives of a pool."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Relation:
         """How many positives so many nodes can have at most."""
         return int(self._sizes.topk(min(nodes, self.count)).values.sum())
 
-    def strangers(
+    def negatives(
         self, nodes: Tensor, rows: Tensor, positives: Tensor, real: Tensor, pool: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The pool's nodes, each at most once, that are neither u nor positive.

@@ -44,7 +44,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
     chosen_by: ClassVar[str] = "map"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("map", "MAP", "ancestors among the nearest points; 1 is perfect", "higher"),
-        Metric("mean_rank", "Mean rank", "of an ancestor among strangers; 1 is perfect", "lower"),
+        Metric("mean_rank", "Mean rank", "of an ancestor among negatives; 1 is perfect", "lower"),
         Metric("distortion", "Average distortion", "of hops; 0 is perfect", "lower"),
         Metric("worst_distortion", "Worst distortion", "of hops; 1 is perfect", "lower", 1),
         Metric("depth_correlation", "Depth correlation", "of depth and radius", "higher"),

@@ -196,7 +196,7 @@ def _rank_figure(run_result: RunResult) -> Figure:
     svg = line_chart(
         series,
         title="Rank curves",
-        description="Share of ancestor pairs whose ancestor is among the k nearest strangers.",
+        description="Share of ancestor pairs whose ancestor is among the k nearest negatives.",
         x_label="Rank k",
         y_label="Share of pairs with rank ≤ k",
         x_log=True,

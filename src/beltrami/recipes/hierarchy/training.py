@@ -151,13 +151,13 @@ def _total_loss(
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses of all pairs of the nodes, and how many pairs they are."""
     rows, positives, real = relation.positives(nodes, most)
-    strangers, counts = relation.strangers(nodes, rows, positives, real, pool)
+    negative, counts = relation.negatives(nodes, rows, positives, real, pool)
     losses = grouped_ranking_loss(
         table(nodes.clamp(min=0)),
         table(positives),
         rows,
         table(pool),
-        strangers,
+        negative,
         table.manifold,
         negatives=config.negatives,
         counts=counts,
