@@ -128,8 +128,8 @@ def fit_tree(
 
     def stress(pairs: Tensor | slice) -> Tensor:
         x = to_points(v, geometry, curvature)
-        found = paired_distances(x, first[pairs], second[pairs], geometry, curvature)
-        return relative_stress(found / target[pairs])
+        embedded = paired_distances(x, first[pairs], second[pairs], geometry, curvature)
+        return relative_stress(embedded / target[pairs])
 
     with one_thread():
         for step in range(1, steps + 1):
@@ -155,10 +155,10 @@ def measure(tree: Tree, points: Tensor, geometry: Geometry, curvature: float) ->
     n = len(tree)
     first, second = torch.triu_indices(n, n, offset=1)
     hops = tree.distances()
-    found = paired_distances(points, first, second, geometry, curvature)
-    ratio = found / hops[first, second]
-    all_pairs = torch.zeros(n, n, dtype=found.dtype)
-    all_pairs[first, second] = found
+    distances = paired_distances(points, first, second, geometry, curvature)
+    ratio = distances / hops[first, second]
+    all_pairs = torch.zeros(n, n, dtype=distances.dtype)
+    all_pairs[first, second] = distances
     return Quality(
         average_distortion=average_distortion(ratio),
         worst_distortion=worst_distortion(ratio),

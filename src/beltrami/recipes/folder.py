@@ -37,7 +37,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -161,10 +161,10 @@ class RunFolder(OutputFolder):
     def check_settings(self, trial: Trial) -> None:
         """Raise a `ValueError` where this trial was made under other settings, naming one."""
         try:
-            found = read_result(self._trial(trial) / RESULT)["trial"]
+            stored = read_result(self._trial(trial) / RESULT)["trial"]
         except (OSError, ValueError):
             return  # missing or damaged
-        if difference := _first_difference(found, trial.record()):
+        if difference := _first_difference(stored, trial.record()):
             raise ValueError(
                 f"{self.path} holds a trial {trial.name} with other settings ({difference}); "
                 "give another --out, or --fresh to start over"
@@ -186,13 +186,13 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """result.json; a `ValueError` where it is not as we wrote it."""
+    """Read result.json; a `ValueError` where the file is damaged."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
-        raise ValueError(f"{path} is no result") from error
+        raise ValueError(f"{path} is not a result") from error
     if isinstance(record, dict):
-        record.setdefault("texts", {})  # older results have none
+        record.setdefault("texts", {})  # older results lack it
     kinds: dict[str, Any] = {
         "trial": dict,
         "metrics": dict,
@@ -209,9 +209,8 @@ def read_result(path: Path) -> dict[str, Any]:
     if not whole or not all(
         value is None or isinstance(value, int | float) for value in record["metrics"].values()
     ):
-        raise ValueError(f"{path} is no result")
-    found: dict[str, Any] = record
-    return found
+        raise ValueError(f"{path} is not a result")
+    return cast("dict[str, Any]", record)
 
 
 def _delete(paths: Iterable[Path]) -> None:

@@ -78,16 +78,16 @@ def find_runs(root: Path) -> list[PastRun]:
     """All runs in a folder and below it, by path; folders of other things are passed over."""
     if not root.is_dir():
         raise RunError(f"{root} is no folder; give the one that holds your runs")
-    found = []
+    runs = []
     for place, folders, files in os.walk(root):
         if CONFIG not in files:
             continue
         try:
-            found.append(read_run(Path(place)))
+            runs.append(read_run(Path(place)))
         except RunError:
             continue
         folders[:] = [name for name in folders if name not in ("trials", "logs")]
-    return sorted(found, key=lambda run: run.path)
+    return sorted(runs, key=lambda run: run.path)
 
 
 # What the code below relies on; a file of another shape was damaged or written by hand. A list
@@ -180,45 +180,45 @@ def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
 def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SideBySide]:
     values = [_by_arm(first), _by_arm(second)]
     titles = {metric["key"]: metric for metric in first["metrics"]}
-    for (group, model, key), one in values[0].items():
-        other = values[1].get((group, model, key))
-        if other is None or key not in titles:
+    for (group, model, key), first_values in values[0].items():
+        second_values = values[1].get((group, model, key))
+        if second_values is None or key not in titles:
             continue
         metric = titles[key]
-        paired = set(one) == set(other)
+        paired = set(first_values) == set(second_values)
         yield SideBySide(
             group,
             model,
             metric["title"],
             metric["better"],
             metric["digits"],
-            mean_interval(list(one.values())),
-            mean_interval(list(other.values())),
-            _difference(one, other, paired),
+            mean_interval(list(first_values.values())),
+            mean_interval(list(second_values.values())),
+            _difference(first_values, second_values, paired),
             paired,
         )
 
 
 def _by_arm(document: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[int, float]]:
-    found: dict[tuple[str, str, str], dict[int, float]] = {}
+    values_by_arm: dict[tuple[str, str, str], dict[int, float]] = {}
     for trial in document["trials"]:
         for key, value in trial["metrics"].items():
-            place = found.setdefault((trial["group"], trial["model"], key), {})
+            place = values_by_arm.setdefault((trial["group"], trial["model"], key), {})
             place[trial["seed"]] = math.inf if value is None else value
-    return found
+    return values_by_arm
 
 
 def _difference(
-    one: Mapping[int, float], other: Mapping[int, float], paired: bool
+    first: Mapping[int, float], second: Mapping[int, float], paired: bool
 ) -> Interval | None:
-    if not all(map(math.isfinite, [*one.values(), *other.values()])):
+    if not all(map(math.isfinite, [*first.values(), *second.values()])):
         return None
     if paired:
-        return mean_interval([other[seed] - one[seed] for seed in one])
-    gap = statistics.fmean(other.values()) - statistics.fmean(one.values())
-    if min(len(one), len(other)) < 2:
+        return mean_interval([second[seed] - first[seed] for seed in first])
+    gap = statistics.fmean(second.values()) - statistics.fmean(first.values())
+    if min(len(first), len(second)) < 2:
         return Interval(gap, None)
-    return Interval(gap, _welch(list(one.values()), list(other.values())))
+    return Interval(gap, _welch(list(first.values()), list(second.values())))
 
 
 def _welch(a: list[float], b: list[float]) -> float:

@@ -91,15 +91,15 @@ def _seconds(arm_result: ArmResult) -> float:
 
 def _parameters(run_result: RunResult, names: Mapping[str, str]) -> list[str]:
     """One number a group where all models have it, else one a model."""
-    found = []
+    lines = []
     for group, arm_results in run_result.groups().items():
         counts = {model_name(s, names): s.results[0].parameters for s in arm_results}
         trained = {name: count for name, count in counts.items() if count}
         where = f" ({group})" if group else ""
         if not trained:
-            found.append(f"none trained{where}")
+            lines.append(f"none trained{where}")
         elif len(set(trained.values())) == 1:
-            found.append(f"{next(iter(trained.values())):,} each{where}")
+            lines.append(f"{next(iter(trained.values())):,} each{where}")
         else:
-            found.append(", ".join(f"{n} {count:,}" for n, count in trained.items()) + where)
-    return found
+            lines.append(", ".join(f"{n} {count:,}" for n, count in trained.items()) + where)
+    return lines

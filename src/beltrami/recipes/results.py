@@ -41,8 +41,8 @@ class TrialResult:
 
     def value(self, key: str) -> float:
         """A metric as a number; infinite where it is None, and nan where it was not measured."""
-        found = self.metrics.get(key, math.nan)
-        return math.inf if found is None else found
+        measured = self.metrics.get(key, math.nan)
+        return math.inf if measured is None else measured
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,17 @@ class RunResult:
 
     def groups(self) -> dict[str, list[ArmResult]]:
         """Results of the arms by group, in order."""
-        found: dict[str, list[ArmResult]] = {}
+        by_group: dict[str, list[ArmResult]] = {}
         for arm_result in self.arm_results:
-            found.setdefault(arm_result.arm.group, []).append(arm_result)
-        return found
+            by_group.setdefault(arm_result.arm.group, []).append(arm_result)
+        return by_group
 
 
 def compare(
     results: Sequence[TrialResult], twins: Sequence[TrialResult] | None, metrics: Sequence[Metric]
 ) -> list[Comparison]:
     """Means over seeds, and paired differences to the twin's results of the same seeds."""
-    found = []
+    comparisons = []
     for metric in metrics:
         values = [result.value(metric.key) for result in results]
         if any(math.isnan(value) for value in values):
@@ -112,8 +112,8 @@ def compare(
             gaps = [a.value(metric.key) - b.value(metric.key) for a, b in pairs]
             if all(map(math.isfinite, gaps)):
                 difference = mean_interval(gaps)
-        found.append(Comparison(metric, mean_interval(values), difference))
-    return found
+        comparisons.append(Comparison(metric, mean_interval(values), difference))
+    return comparisons
 
 
 def interval_json(interval: Interval | None) -> dict[str, float | None] | None:

@@ -279,7 +279,7 @@ class TrialRunner:
         """Also a measure that stumbles over a model that is not finite means that it diverged."""
         try:
             self.recipe.train(model, trial, session)
-            found = self.recipe.evaluate(model, trial, session)
+            evaluation = self.recipe.evaluate(model, trial, session)
         except TrainingDivergedError:
             raise
         except ValueError as error:
@@ -289,23 +289,23 @@ class TrialRunner:
                 f"{trial.name}: the model is not finite any more ({error}); a smaller learning "
                 "rate is the usual remedy"
             ) from error
-        for key, curve in found.curves.items():
+        for key, curve in evaluation.curves.items():
             if not all(map(math.isfinite, curve)):
                 raise TrainingDivergedError(
                     f"{trial.name}: what was measured is not finite ({key}); a smaller learning "
                     "rate is the usual remedy"
                 )
-        return found
+        return evaluation
 
     def _arm_results(
         self, arms: Sequence[Arm], results: Sequence[Sequence[TrialResult]]
     ) -> list[ArmResult]:
-        by_name = {(c.group, c.model): found for c, found in zip(arms, results, strict=True)}
+        by_name = {(c.group, c.model): trials for c, trials in zip(arms, results, strict=True)}
         arm_results = []
-        for arm, found in zip(arms, results, strict=True):
+        for arm, trials in zip(arms, results, strict=True):
             twins = by_name[arm.group, arm.twin] if arm.twin else None
-            compared = compare(found, twins, self.recipe.metrics)
-            arm_results.append(ArmResult(arm, found[0].trial.choice, found, compared))
+            compared = compare(trials, twins, self.recipe.metrics)
+            arm_results.append(ArmResult(arm, trials[0].trial.choice, trials, compared))
         return arm_results
 
     def _document(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
@@ -348,13 +348,13 @@ class TrialRunner:
 
 def _measured(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
     """Metrics as JSON can hold them: None for infinity, and nothing for what is not a number."""
-    found: dict[str, float | None] = {}
+    finite: dict[str, float | None] = {}
     for key, value in metrics.items():
         if value is None or math.isinf(value):
-            found[key] = None
+            finite[key] = None
         elif not math.isnan(value):
-            found[key] = float(value)
-    return found
+            finite[key] = float(value)
+    return finite
 
 
 def _hardware(device: torch.device) -> str:

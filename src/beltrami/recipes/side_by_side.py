@@ -121,10 +121,10 @@ class _Schedule:
             for future in wait(self.running, timeout=LOOKS, return_when=FIRST_COMPLETED).done:
                 place, choice, seed, _ = self.running.pop(future)
                 future.result()
-                found = self.runner.on_disk(self.arms[place], choice, seed)
-                if found is None:
+                result = self.runner.on_disk(self.arms[place], choice, seed)
+                if result is None:
                     raise OSError(f"cannot read back what was trained: {self.runner.folder.path}")
-                self.listener.on_trial_end(found, False)
+                self.listener.on_trial_end(result, False)
                 self._done(place, seed)
             self.listener.on_parallel_progress(
                 sum(self.shares[n] for *_, n in self.running.values())

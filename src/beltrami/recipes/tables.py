@@ -44,10 +44,10 @@ def _table(
     for metric in _metrics(arm_results):
         values: list[str | Cell] = []
         for arm_result in arm_results:
-            found = {c.metric.key: c for c in arm_result.comparisons}.get(metric.key)
-            values.append("–" if found is None else show(found.value, metric.digits))
+            comparison = {c.metric.key: c for c in arm_result.comparisons}.get(metric.key)
+            values.append("–" if comparison is None else show(comparison.value, metric.digits))
             if arm_result.arm.twin:
-                values.append("–" if found is None else difference_cell(found))
+                values.append("–" if comparison is None else difference_cell(comparison))
         rows.append(Row(metric.title, metric.hint, tuple(values)))
     caption = f"{group}: {spread}." if group else f"{spread[0].upper()}{spread[1:]}."
     return Table(caption, tuple(columns), tuple(rows))
@@ -56,11 +56,11 @@ def _table(
 def _metrics(arm_results: list[ArmResult]) -> list[Metric]:
     """What any of them was measured by; a construction without training has no loss, say."""
     longest = max((arm_result.comparisons for arm_result in arm_results), key=len)
-    found = {c.metric.key: c.metric for c in longest}
+    metrics = {c.metric.key: c.metric for c in longest}
     for arm_result in arm_results:
         for comparison in arm_result.comparisons:
-            found.setdefault(comparison.metric.key, comparison.metric)
-    return list(found.values())
+            metrics.setdefault(comparison.metric.key, comparison.metric)
+    return list(metrics.values())
 
 
 def show(interval: Interval, digits: int) -> str:

@@ -93,16 +93,16 @@ class Observer(Protocol):
 
 
 class Silence:
-    """The observer that says nothing."""
+    """The observer that ignores all events."""
 
     def started(self, runs: int, steps: int) -> None:
-        """Say nothing."""
+        """Ignore the start."""
 
     def stepped(self, steps: int) -> None:
-        """Say nothing."""
+        """Ignore the steps."""
 
     def finished(self, run: Run, reused: bool) -> None:
-        """Say nothing."""
+        """Ignore the end."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +171,10 @@ class Tour:
         return run
 
     def _load(self, name: str) -> Run | None:
-        found = self.store.load(name)
-        if found is None:
+        stored = self.store.load(name)
+        if stored is None:
             return None
-        results, tensors = found
+        results, tensors = stored
         worst = results["worst_distortion"]
         results["worst_distortion"] = math.inf if worst is None else worst
         return Run(points=tensors["points"], **results)

@@ -117,13 +117,13 @@ class ConesRecipe(Recipe[ConesConfig]):
         """Held-out pairs, at the threshold that is best on validation pairs."""
         assert isinstance(model, ConeEmbedding)
         split = self.split(trial["share"], trial.seed)
-        found, valid = judge_cones(model, split), judge_cones(model, split, "valid")
+        scores, valid = judge_cones(model, split), judge_cones(model, split, "valid")
         metrics = {
-            "f1": found.f1,
-            "average_precision": found.average_precision,
-            "roc_auc": found.roc_auc,
-            "precision": found.precision,
-            "recall": found.recall,
+            "f1": scores.f1,
+            "average_precision": scores.average_precision,
+            "roc_auc": scores.roc_auc,
+            "precision": scores.precision,
+            "recall": scores.recall,
             "validation_f1": valid.f1,
         }
         return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})

@@ -76,16 +76,16 @@ def _lead(run_result: RunResult) -> str:
 
 def _verdicts(run_result: RunResult) -> list[str]:
     """At how many shares each geometry is better or worse than its twin, by F1."""
-    found: dict[str, list[str]] = {}
+    verdicts_by_model: dict[str, list[str]] = {}
     for arm_result in run_result.arm_results:
         if arm_result.arm.twin:
             verdict = arm_result.comparison("f1").verdict
-            found.setdefault(model_name(arm_result, NAMES), []).append(verdict)
+            verdicts_by_model.setdefault(model_name(arm_result, NAMES), []).append(verdict)
     return [
         f"Of {len(verdicts)} shares, {name} is better than its Euclidean twin at "
         f"{verdicts.count('better')}, worse at {verdicts.count('worse')}, and at "
         f"{verdicts.count('no difference')} the seeds do not tell them apart."
-        for name, verdicts in found.items()
+        for name, verdicts in verdicts_by_model.items()
         if all(verdicts)
     ]
 

@@ -124,7 +124,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
         names = ("task", "epochs", "validate_every", "weight_decay")
         common = {name: getattr(self.config, name) for name in names}
-        found = []
+        arms = []
         for layer in self.config.layers:
             curved = GraphConfig(
                 self.graph.features.shape[1],
@@ -137,8 +137,8 @@ class GraphRecipe(Recipe[GraphRunConfig]):
             for model, shape in ((self.config.geometry, curved), (TWIN, twin)):
                 settings = {**common, "model": dataclasses.asdict(shape)}
                 control = None if model == TWIN else TWIN
-                found.append(Arm(model, LAYER_NAMES[layer], settings, control, rates))
-        return found
+                arms.append(Arm(model, LAYER_NAMES[layer], settings, control, rates))
+        return arms
 
     def build(self, trial: Trial) -> nn.Module:
         """The network of a trial."""

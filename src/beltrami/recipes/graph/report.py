@@ -97,7 +97,7 @@ def _lead(run_result: RunResult, metric: Metric, chosen_by: str) -> str:
     best = max(curved, key=lambda s: s.comparison(chosen_by).value.mean)
     twin = next(s for s in run_result.groups()[best.arm.group] if s.arm.model == best.arm.twin)
     gap = best.comparison(metric.key)
-    said = {
+    verdict = {
         "better": "The interval of the difference is above 0.",
         "worse": "The interval of the difference is below 0.",
         "no difference": "The seeds do not tell the two apart.",
@@ -106,7 +106,7 @@ def _lead(run_result: RunResult, metric: Metric, chosen_by: str) -> str:
     return (
         f"{best.arm.group} did best on validation data. On test data, "
         f"{metric.title} is {gap.value.format()} in hyperbolic space and "
-        f"{twin.comparison(metric.key).value.format()} in the Euclidean twin. {said}"
+        f"{twin.comparison(metric.key).value.format()} in the Euclidean twin. {verdict}"
     )
 
 

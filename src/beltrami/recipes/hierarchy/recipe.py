@@ -90,7 +90,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         """Each geometry at each dimension; the Euclidean twin is there whether named or not."""
         geometries: list[Geometry] = [g for g in self.config.models if g != TWIN]
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
-        found = []
+        arms = []
         for dim in self.config.dims:
             trained = {
                 "dim": dim,
@@ -106,10 +106,10 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
                 twin = None if geometry == TWIN else TWIN
                 if geometry == "sarkar":
                     placed = {"dim": dim, "max_distortion": SARKAR_DISTORTION}
-                    found.append(Arm(geometry, group, placed, twin))
+                    arms.append(Arm(geometry, group, placed, twin))
                 else:
-                    found.append(Arm(geometry, group, trained, twin, rates))
-        return found
+                    arms.append(Arm(geometry, group, trained, twin, rates))
+        return arms
 
     def build(self, trial: Trial) -> nn.Module:
         """A table of points near the origin, or Sarkar's placed ones."""
@@ -147,7 +147,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         """Reconstruction of the closure, distortion of hops, depth against radius."""
         if isinstance(model, PlacedTree):
             rows = model.rows
-            found = measures.reconstruction(
+            ranking = measures.reconstruction(
                 rows, self.relation.pairs, len(self.hierarchy), sample=self.ranked
             )
             stretch = measures.distortion(
@@ -157,7 +157,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         else:
             assert isinstance(model, PointTable)
             points = model.weight.detach()
-            found = measures.reconstruct_points(
+            ranking = measures.reconstruct_points(
                 points, model.manifold, self.relation.pairs, sample=self.ranked
             )
             stretch = measures.distortion_of_points(
@@ -167,8 +167,8 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
         depth = measures.depth_correlation(self.hierarchy.depth, radius)
         history = session.history
         metrics = {
-            "map": found.map,
-            "mean_rank": found.mean_rank,
+            "map": ranking.map,
+            "mean_rank": ranking.mean_rank,
             "distortion": stretch.average,
             "worst_distortion": stretch.worst,
             "depth_correlation": depth.spearman,
@@ -178,7 +178,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             metrics["loss"] = history[-1]["loss"]
         return Evaluation(
             {key: None if math.isinf(value) else value for key, value in metrics.items()},
-            _rank_curve(found.ranks),
+            _rank_curve(ranking.ranks),
         )
 
     def page(self, run_result: RunResult) -> Page:

@@ -89,7 +89,7 @@ def _lead(hierarchy: Hierarchy, curved: ArmResult, twin: ArmResult) -> str:
 
 def _verdicts(run_result: RunResult) -> tuple[str, ...]:
     """A sentence for each trained curved arm: picking the best first would flatter it."""
-    found = []
+    sentences = []
     for arm_result in run_result.arm_results:
         if arm_result.arm.twin is None or arm_result.arm.model == "sarkar":
             continue
@@ -97,12 +97,12 @@ def _verdicts(run_result: RunResult) -> tuple[str, ...]:
         gap = comparison.difference
         who = f"{_name(arm_result)}, {arm_result.arm.group}"
         if gap is None or gap.half_width is None:
-            found.append(f"{who}: one seed gives no interval, so chance cannot be ruled out.")
+            sentences.append(f"{who}: one seed gives no interval, so chance cannot be ruled out.")
             continue
         words = {"better": "curvature helps", "worse": "curvature does not help"}
         verdict = words.get(comparison.verdict, "the seeds do not tell it from its twin")
-        found.append(f"{who}: {verdict}; MAP differs from the twin's by {gap.format()}.")
-    return tuple(found) or ("There is no trained hyperbolic arm to compare.",)
+        sentences.append(f"{who}: {verdict}; MAP differs from the twin's by {gap.format()}.")
+    return tuple(sentences) or ("There is no trained hyperbolic arm to compare.",)
 
 
 def _name(arm_result: ArmResult) -> str:

@@ -97,13 +97,13 @@ def target_names(model: nn.Module, targets: Sequence[str]) -> list[str]:
     kinds = (nn.Linear, Conv1D)
     linear = [n for n, m in model.named_modules() if isinstance(m, kinds) and m is not output]
     if ALL_LINEAR in targets:
-        found = linear
+        chosen = linear
     else:
-        found = [n for n in linear if any(n == t or n.endswith(f".{t}") for t in targets)]
-    if not found:
+        chosen = [n for n in linear if any(n == t or n.endswith(f".{t}") for t in targets)]
+    if not chosen:
         known = ", ".join(sorted({name.rpartition(".")[2] for name in linear})) or "no linear layer"
         raise ValueError(f"--targets {' '.join(targets)}: the model has only {known}")
-    return found
+    return chosen
 
 
 def layer_sizes(layer: Any) -> tuple[int, int]:

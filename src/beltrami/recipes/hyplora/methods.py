@@ -136,10 +136,10 @@ def _hyplora(
 ) -> Any:
     from beltrami.peft import HypLoraConfig
 
-    told = dict(settings["hyplora"])
-    if told.get("curvature") == AUTO:
-        told["curvature"] = fitted_curvature(base, questions)
-    return HypLoraConfig(alpha=settings["alpha"], **common, **told)
+    options = dict(settings["hyplora"])
+    if options.get("curvature") == AUTO:
+        options["curvature"] = fitted_curvature(base, questions)
+    return HypLoraConfig(alpha=settings["alpha"], **common, **options)
 
 
 def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:

@@ -54,6 +54,6 @@ def _sum(draws: random.Random, largest: int) -> str:
 
 def _story(draws: random.Random, events: int, largest: int) -> str:
     problem = make_problem(draws, events, 0, largest)
-    told, _ = problem.question.rsplit(" How many ", 1)
+    story, _ = problem.question.rsplit(" How many ", 1)
     worked, _ = problem.solution.rsplit("\n", 1)
-    return f"{told}\n{worked}\n"
+    return f"{story}\n{worked}\n"

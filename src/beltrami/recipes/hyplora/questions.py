@@ -93,8 +93,8 @@ def _generated(config: HypLoraRunConfig) -> Questions:
         tests = _tests(config, learned)
         _words(config.task, [problem for problems in tests.values() for problem in problems])
     else:
-        asked = config.test_size or TESTED_ON
-        tests = {GENERATED: generate(asked, seed=1, apart_from=learned)}
+        tested = config.test_size or TESTED_ON
+        tests = {GENERATED: generate(tested, seed=1, apart_from=learned)}
     return Questions("generated word problems", learned[validation:], learned[:validation], tests)
 
 
@@ -102,14 +102,15 @@ def _of_taxonomy(config: HypLoraRunConfig) -> Questions:
     hierarchy = load_hierarchy(config.data or "wordnet-mammals")
     train, test = config.train_size or TRAINED_ON, config.test_size or TESTED_ON
     validation = _validation_size(train)
-    asked = taxonomy_questions(hierarchy, train + validation + test, most_steps=max(config.steps))
-    if len(asked) < train + validation + test:
+    total = train + validation + test
+    questions = taxonomy_questions(hierarchy, total, most_steps=max(config.steps))
+    if len(questions) < total:
         raise ValueError(
-            f"{hierarchy.name} has only {len(asked)} questions of up to {max(config.steps)} "
-            f"step(s), and {train + validation + test} were asked for; give smaller --train-size "
-            "and --test-size, or larger --steps"
+            f"{hierarchy.name} has only {len(questions)} questions of up to {max(config.steps)} "
+            f"step(s), and {total} were asked for; give smaller --train-size and --test-size, or "
+            "larger --steps"
         )
-    parts = (asked[:test], asked[test : test + validation], asked[test + validation :])
+    parts = (questions[:test], questions[test : test + validation], questions[test + validation :])
     tests = {"taxonomy": parts[0]}
     return Questions(hierarchy.name, parts[2], parts[1], tests, (YES, NO), hierarchy)
 
@@ -131,8 +132,7 @@ def _from_files(config: HypLoraRunConfig, path: Path) -> Questions:
             f"choose by and {sum(map(len, tests.values()))} to test on; give a larger file, or "
             "--tests with files of their own"
         )
-    asked = [*read, *(problem for problems in tests.values() for problem in problems)]
-    words = _words(config.task, asked)
+    words = _words(config.task, [*read, *(p for problems in tests.values() for p in problems)])
     without = sum(not problem.solution for problem in read)
     if without:
         raise ValueError(
@@ -145,17 +145,17 @@ def _from_files(config: HypLoraRunConfig, path: Path) -> Questions:
 def _tests(
     config: HypLoraRunConfig, learned: Iterable[WordProblem]
 ) -> dict[str, list[WordProblem]]:
-    found: dict[str, list[WordProblem]] = {}
+    problems_by_file: dict[str, list[WordProblem]] = {}
     learned = list(learned)
     for path in config.tests:
-        if path.stem in found:
+        if path.stem in problems_by_file:
             raise ValueError(f"--tests has two files named {path.stem}; rename one")
         problems = without_overlap(read_problems(path), learned)
         random.Random("questions").shuffle(problems)
-        found[path.stem] = problems[: config.test_size]
+        problems_by_file[path.stem] = problems[: config.test_size]
         if not problems:
             raise ValueError(f"every question of --tests {path} is among those to train on")
-    return found
+    return problems_by_file
 
 
 def _validation_size(train: int) -> int:

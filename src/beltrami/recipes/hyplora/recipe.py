@@ -99,16 +99,16 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
-        asked = self.questions
+        questions = self.questions
         return {
-            "name": asked.name,
+            "name": questions.name,
             "task": self.config.task,
             "model": self.base.name,
-            "train": len(asked.train),
-            "validation": len(asked.validation),
-            "tests": {name: len(problems) for name, problems in asked.tests.items()},
-            "cut_off": sum(one.cut for one in self._coded["train"]),
-            "digest": f"{asked.digest()}-{self.base.fingerprint}",
+            "train": len(questions.train),
+            "validation": len(questions.validation),
+            "tests": {name: len(problems) for name, problems in questions.tests.items()},
+            "cut_off": sum(item.cut for item in self._coded["train"]),
+            "digest": f"{questions.digest()}-{self.base.fingerprint}",
         }
 
     def data_facts(self) -> dict[str, Any]:
@@ -116,31 +116,31 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         return self._facts
 
     def arms(self) -> Sequence[Arm]:
-        """LoRA, and whoever is compared with it."""
+        """LoRA, and the methods that are compared with it."""
         config = self.config
         common = {name: getattr(config.chosen, name) for name in _SETTINGS}
         common = {k: list(v) if isinstance(v, tuple) else v for k, v in common.items()}
         common["precision"] = self._precision()
-        found = []
+        arms = []
         for method in (TWIN, *(m for m in config.methods if m != TWIN)):
             factor = RATE_FACTORS.get(method, 1.0)
             rates = tuple({"learning_rate": factor * rate} for rate in config.chosen.learning_rates)
-            for name, told in self._variants(method):
+            for name, options in self._variants(method):
                 settings = {
                     **common,
                     "method": method,
                     "alpha": self._alpha(method),
-                    "hyplora": told,
-                    # Results of an earlier unit are others; "method" is no number here.
+                    "hyplora": options,
+                    # Results in an earlier unit are not comparable; "method" is not a number.
                     **({"unit": "geometric mean"} if method == RESIDUAL else {}),
                 }
                 twin = None if method == TWIN else TWIN
                 choices = ({},) if method == "base" else rates
-                found.append(Arm(name, "", settings, twin, choices))
-        return found
+                arms.append(Arm(name, "", settings, twin, choices))
+        return arms
 
     def _alpha(self, method: str) -> float:
-        """The same for all but those that are told otherwise."""
+        """The common alpha, except for methods that have their own."""
         alpha: float = self.config.chosen.alpha
         if method == GAINED:
             return alpha * CONSTANT_GAIN
@@ -150,9 +150,8 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """Names and options of a method's arms: one each, but a sweep for "hyplora"."""
         if method not in HYPLORA:
             return [(method, {})]
-        told = HYPLORA[method]
         if method != "hyplora":
-            return [(method, {"curvature": 1.0, **told})]
+            return [(method, {"curvature": 1.0, **HYPLORA[method]})]
         return [
             ("hyplora" if c == 1 else _swept(c), {"curvature": c}) for c in self.config.curvatures
         ]
@@ -191,7 +190,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """The model with the trial's adapter."""
         half = trial["precision"] == "bfloat16" and trial["method"] != "full"
         base = self.base.load(torch.bfloat16 if half else torch.float32)
-        fitted = [one.question for one in self._coded["train"][:FITTED]]
+        fitted = [item.question for item in self._coded["train"][:FITTED]]
         with seeded(trial.seed):
             return fine_tuned(base, {**trial.settings}, fitted)
 
@@ -215,36 +214,37 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """Generated answers, losses, memory and, for HypLoRA, gains and curvatures."""
         assert isinstance(model, FineTuned)
         place = Place(session.device, trial["precision"] == "bfloat16")
-        batch, asked = self.config.test_batch, self.questions
+        questions = self.questions
         with self._threads(session.device):
-            said = generate_answers(
+            answers = generate_answers(
                 model.eval().model,
                 self._coded["test"],
                 self.base.tokenizer,
-                batch=batch,
+                batch=self.config.test_batch,
                 beams=trial["beams"],
                 new_tokens=trial["new_tokens"],
                 device=place.device,
                 bfloat16=place.bfloat16,
             )
-            # As many at once as a step trains on: those fit, and the tests' many need not, since
-            # a loss asks for the logits of every token.
+            # The micro-batch of training is known to fit in memory; a test batch may not, since a
+            # loss needs the logits of every token.
             step_size = self.config.micro_batch or trial["batch"]
             losses = {
                 name: answer_loss(model, self._coded[part], self._padding, place, batch=step_size)
                 for name, part in (("answer_loss", "test"), ("validation_loss", "validation"))
             }
             curves: dict[str, list[float]] = {}
-            kept: dict[str, float] = {}
+            cost: dict[str, float] = {}
             if trial["method"] != "base":
                 step = self._coded["train"][:step_size]
                 prompts = trial["loss_on"] == "whole"
-                kept["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
-                kept["loss"] = session.history[-1]["loss"]
-                some = self._coded["test"][:GAINS]
-                curves = {**gain_curves(model, some, self._padding, place)}
+                cost["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
+                cost["loss"] = session.history[-1]["loss"]
+                sample = self._coded["test"][:GAINS]
+                curves = {**gain_curves(model, sample, self._padding, place)}
                 curves |= curvature_curves(model)
-        right = [asked.is_right(text, p) for text, p in zip(said, asked.tested, strict=True)]
+        pairs = zip(answers, questions.tested, strict=True)
+        right = [questions.is_right(answer, problem) for answer, problem in pairs]
         levels = [
             value
             for name, values in curves.items()
@@ -253,9 +253,9 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         ]
         mean = {"curvature": sum(levels) / len(levels)} if levels else {}
         return Evaluation(
-            {**self._accuracies(right), **losses, **kept, **mean},
+            {**self._accuracies(right), **losses, **cost, **mean},
             {**curves, "right": [float(r) for r in right]},
-            {"answers": said},
+            {"answers": answers},
         )
 
     def page(self, run_result: RunResult) -> Page:
@@ -272,11 +272,11 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
 
     @cached_property
     def _coded(self) -> dict[str, list[Coded]]:
-        asked = self.questions
+        questions = self.questions
         parts: dict[str, Sequence[WordProblem]] = {
-            "train": asked.train,
-            "validation": asked.validation,
-            "test": asked.tested,
+            "train": questions.train,
+            "validation": questions.validation,
+            "test": questions.tested,
         }
         prompt, longest = self.config.chosen.prompt, self.config.chosen.longest
         return {
@@ -290,20 +290,20 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         return padding
 
     def _accuracies(self, right: Sequence[bool]) -> dict[str, float]:
-        found = {"accuracy": sum(right) / len(right)}
+        accuracies = {"accuracy": sum(right) / len(right)}
         start = 0
         for name, problems in self.questions.tests.items():
-            some = right[start : start + len(problems)]
+            part = right[start : start + len(problems)]
             if len(self.questions.tests) > 1:
-                found[f"accuracy in {name}"] = sum(some) / len(some)
+                accuracies[f"accuracy in {name}"] = sum(part) / len(part)
             start += len(problems)
         by_steps: dict[int, list[bool]] = {}
         for ok, problem in zip(right, self.questions.tested, strict=True):
             by_steps.setdefault(problem.steps, []).append(ok)
-        for steps, some in by_steps.items():
+        for steps, part in by_steps.items():
             if 1 <= steps <= MOST_STEPS:
-                found[f"accuracy {steps} steps"] = sum(some) / len(some)
-        return found
+                accuracies[f"accuracy {steps} steps"] = sum(part) / len(part)
+        return accuracies
 
     def _precision(self) -> str:
         """What "auto" means on this machine; a part of a trial, since it changes the numbers."""

@@ -95,13 +95,13 @@ def hyplora_page(recipe: HypLoraRecipe, run_result: RunResult) -> Page:
 
 
 def _alphas(run_result: RunResult) -> str:
-    """One alpha for all, or the inequality."""
-    found: dict[float, list[str]] = {}
+    """The common alpha, or each alpha with its models."""
+    models_of: dict[float, list[str]] = {}
     for arm_result in run_result.arm_results:
-        found.setdefault(arm_result.arm.settings["alpha"], []).append(arm_result.arm.model)
-    if len(found) == 1:
-        return f"alpha {next(iter(found)):g}"
-    shown = (f"{alpha:g} ({', '.join(models)})" for alpha, models in found.items())
+        models_of.setdefault(arm_result.arm.settings["alpha"], []).append(arm_result.arm.model)
+    if len(models_of) == 1:
+        return f"alpha {next(iter(models_of)):g}"
+    shown = (f"{alpha:g} ({', '.join(models)})" for alpha, models in models_of.items())
     return f"unequal alphas {', '.join(shown)}"
 
 
@@ -109,9 +109,9 @@ def _lead(twin: ArmResult, curved: Sequence[ArmResult], names: Mapping[str, str]
     plain = f"LoRA gets {twin.comparison('accuracy').value.format()} of the answers right"
     if not curved:
         return f"{plain}."
-    found = curved[0].comparison("accuracy")
+    comparison = curved[0].comparison("accuracy")
     name = model_name(curved[0], names)
-    return f"{plain}, {name} {found.value.format()}. {VERDICTS[found.verdict]}"
+    return f"{plain}, {name} {comparison.value.format()}. {VERDICTS[comparison.verdict]}"
 
 
 def methods_table(run_result: RunResult, names: Mapping[str, str]) -> Table:
@@ -119,13 +119,13 @@ def methods_table(run_result: RunResult, names: Mapping[str, str]) -> Table:
     twin = _twin(run_result)
     rows = []
     for arm_result in run_result.arm_results:
-        found = {c.metric.key: c for c in arm_result.comparisons}
+        comparisons = {c.metric.key: c for c in arm_result.comparisons}
         control = arm_result.arm.model == TWIN
         values: list[str | Cell] = []
         for key in ("accuracy", "answer_loss"):
-            one = found.get(key)  # tests without solutions have no loss
-            values.append("–" if one is None else show(one.value, 3))
-            values.append("–" if control or one is None else difference_cell(one))
+            comparison = comparisons.get(key)  # tests without solutions have no loss
+            values.append("–" if comparison is None else show(comparison.value, 3))
+            values.append("–" if control or comparison is None else difference_cell(comparison))
         first = arm_result.results[0]
         values += [
             f"{first.parameters:,}",
@@ -314,16 +314,16 @@ def _curvature_figures(curved: Sequence[ArmResult], names: Mapping[str, str]) ->
 
 
 def _cases(
-    asked: Sequence[WordProblem], twin: ArmResult, curved: ArmResult, names: Mapping[str, str]
+    problems: Sequence[WordProblem], twin: ArmResult, curved: ArmResult, names: Mapping[str, str]
 ) -> Section:
     name = model_name(curved, names)
     ours, theirs = curved.results[0], twin.results[0]
-    right = [(_right(ours, i), _right(theirs, i)) for i in range(len(asked))]
+    right = [(_right(ours, i), _right(theirs, i)) for i in range(len(problems))]
     gained = [i for i, (a, b) in enumerate(right) if a and not b]
     lost = [i for i, (a, b) in enumerate(right) if b and not a]
     both = sum(a and b for a, b in right)
-    said = (
-        f"On the first seed both answer {both} of {len(asked)} questions right, {name} alone "
+    lead = (
+        f"On the first seed both answer {both} of {len(problems)} questions right, {name} alone "
         f"{len(gained)}, LoRA alone {len(lost)}. The first of each:"
     )
     tables = tuple(
@@ -332,9 +332,9 @@ def _cases(
             ("Right", "LoRA", name),
             tuple(
                 Row(
-                    _cut(asked[i].question),
+                    _cut(problems[i].question),
                     "",
-                    (asked[i].answer, _said(theirs, i), _said(ours, i)),
+                    (problems[i].answer, _said(theirs, i), _said(ours, i)),
                 )
                 for i in cases[:SHOWN_CASES]
             ),
@@ -344,7 +344,7 @@ def _cases(
         for who, cases in ((name, gained), ("LoRA", lost))
         if cases
     )
-    return Section("Where they differ", (said,), (), tables)
+    return Section("Where they differ", (lead,), (), tables)
 
 
 def _right(result: TrialResult, i: int) -> bool:

@@ -35,16 +35,16 @@ def answer_loss(
 ) -> float:
     """The mean cross-entropy of a solution's tokens; nan where no question has a solution."""
     model.eval()
-    coded = [one for one in coded if one.has_solution]
+    coded = [item for item in coded if item.has_solution]
     if not coded:
         return math.nan
     total, counted = 0.0, 0
     for start in range(0, len(coded), batch):
-        some = coded[start : start + batch]
-        tokens = training_batch(some, padding, train_on_prompts=False)
+        batch_items = coded[start : start + batch]
+        tokens = training_batch(batch_items, padding, train_on_prompts=False)
         with mixed_precision(place.device, place.bfloat16):
             total += float(summed_loss(model, tokens, place.device))
-        counted += sum(len(one.solution) for one in some)
+        counted += sum(len(item.solution) for item in batch_items)
     return total / counted
 
 
@@ -55,11 +55,11 @@ def kept_megabytes(
     model.train()
     tokens = training_batch(coded, padding, train_on_prompts=prompts)
     with mixed_precision(place.device, place.bfloat16):
-        kept, _ = saved_bytes(
+        saved, _ = saved_bytes(
             lambda: summed_loss(model, tokens, place.device), besides=model.parameters()
         )
     model.eval()
-    return kept / 2**20
+    return saved / 2**20
 
 
 def gain_curves(
@@ -83,12 +83,12 @@ def gain_curves(
         kind, block = _kind_and_block(name)
         by_kind.setdefault(kind, []).append((block, values))
     curves: dict[str, list[float]] = {}
-    for kind, found in by_kind.items():
-        every = torch.cat([values for _, values in found])
+    for kind, blocks in by_kind.items():
+        every = torch.cat([values for _, values in blocks])
         curves[f"gain {kind}"] = _quantiles(every, torch.linspace(0, 1, QUANTILES).tolist())
-        curves[f"gain {kind} block"] = [float(block) for block, _ in found]
+        curves[f"gain {kind} block"] = [float(block) for block, _ in blocks]
         for word, share in (("low", LOW), ("middle", MIDDLE), ("high", HIGH)):
-            curves[f"gain {kind} {word}"] = [_quantiles(v, [share])[0] for _, v in found]
+            curves[f"gain {kind} {word}"] = [_quantiles(v, [share])[0] for _, v in blocks]
     return curves
 
 

@@ -64,13 +64,13 @@ def fine_tune(
         epoch, place = divmod(step, per_epoch)
         rows = epoch_order(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
         whole = [coded[i] for i in rows.tolist()]
-        counted = sum(_counted(one, prompts) for one in whole)
+        counted = sum(_counted(item, prompts) for item in whole)
         ours = [coded[i] for i in processes.shard(rows).tolist()]
         optimizer.zero_grad()
         total = torch.zeros((), device=session.device)
         with seeded(mix_seeds(mix_seeds(trial.seed, step), processes.rank), session.device):
-            for some in _pieces(ours, micro_batch):
-                tokens = training_batch(some, padding, train_on_prompts=prompts)
+            for piece in _pieces(ours, micro_batch):
+                tokens = training_batch(piece, padding, train_on_prompts=prompts)
                 with mixed_precision(session.device, half):
                     loss = summed_loss(model, tokens, session.device) / counted
                 loss.backward()
@@ -115,9 +115,9 @@ def mixed_precision(device: torch.device, bfloat16: bool) -> Iterator[None]:
         yield
 
 
-def _counted(one: Coded, prompts: bool) -> int:
-    """Labels that the loss counts; the first token has none before it to be told by."""
-    return len(one.solution) + (max(0, len(one.question) - 1) if prompts else 0)
+def _counted(item: Coded, prompts: bool) -> int:
+    """Number of labels in the loss; the first token is not predicted, so it does not count."""
+    return len(item.solution) + (max(0, len(item.question) - 1) if prompts else 0)
 
 
 def _pieces(coded: Sequence[Coded], size: int | None) -> Iterator[Sequence[Coded]]:

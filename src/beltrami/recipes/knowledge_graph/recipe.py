@@ -81,15 +81,15 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
     def arms(self) -> Sequence[Arm]:
         """Each model beside its Euclidean twin, at each dimension."""
         rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
-        found = []
+        arms = []
         for dim in self.config.dims:
             settings = {"dim": dim, **{name: getattr(self.config, name) for name in TRAINED_BY}}
             group = f"{dim} dimensions"
             for model in self.config.models:
                 twin = TWINS[model]
-                found.append(Arm(model, group, settings, twin, rates))
-                found.append(Arm(twin, group, settings, None, rates))
-        return found
+                arms.append(Arm(model, group, settings, twin, rates))
+                arms.append(Arm(twin, group, settings, None, rates))
+        return arms
 
     def build(self, trial: Trial) -> nn.Module:
         """A model with small entities."""
@@ -145,9 +145,9 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
     def _by_relation(self, ranks: Tensor) -> dict[str, list[float]]:
         """Number of each relation that the test asks for, and its MRR."""
         relation = self.graph.test[:, 1]
-        asked = relation.unique()
-        mrr = [float(ranks[relation == r].reciprocal().mean()) for r in asked]
-        return {"relation": asked.double().tolist(), "relation_mrr": mrr}
+        relations = relation.unique()
+        mrr = [float(ranks[relation == r].reciprocal().mean()) for r in relations]
+        return {"relation": relations.double().tolist(), "relation_mrr": mrr}
 
 
 def _load(data: str) -> TripleSet:
@@ -160,10 +160,10 @@ def _load(data: str) -> TripleSet:
             folder = path_of("small-kgs")
         except MissingDataError as error:
             raise ValueError(f"--data {data}: {error}") from error
-        found = sorted(path for path in folder.rglob(data) if path.is_dir())
-        if not found:
+        folders = sorted(path for path in folder.rglob(data) if path.is_dir())
+        if not folders:
             raise ValueError(f"{folder} has no folder {data}; give a folder of triples")
-        return load_triples(found[0])
+        return load_triples(folders[0])
     if not Path(data).exists():
         raise ValueError(
             f"--data {data} is no folder, and none of {', '.join((MAMMALS, *FETCHED))}"

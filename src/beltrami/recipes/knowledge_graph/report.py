@@ -87,15 +87,15 @@ def _verdict(curved: ArmResult, twin: ArmResult) -> str:
 
 
 def _relation_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult, twin: ArmResult) -> Figure:
-    asked = [int(r) for r in curved.results[0].curves["relation"]]
+    relations = [int(r) for r in curved.results[0].curves["relation"]]
     counts = recipe.graph.test[:, 1].bincount(minlength=len(recipe.graph.relations)).tolist()
-    shown = sorted(asked, key=lambda r: (-counts[r], r))[:MOST_SHOWN]
+    shown = sorted(relations, key=lambda r: (-counts[r], r))[:MOST_SHOWN]
     groups = [
         Group(
             f"{recipe.graph.relations[r]} ({counts[r]:,})",
             {
                 s.arm.model: _estimate(
-                    [result.curves["relation_mrr"][asked.index(r)] for result in s.results]
+                    [result.curves["relation_mrr"][relations.index(r)] for result in s.results]
                 )
                 for s in (curved, twin)
             },
@@ -108,10 +108,11 @@ def _relation_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult, twin: ArmR
         description="Filtered MRR of the test triples of each relation.",
         x_label="MRR",
     )
-    some = "" if len(shown) == len(asked) else f" The {len(shown)} most frequent of {len(asked)}."
+    count = len(relations)
+    note = "" if len(shown) == count else f" The {len(shown)} most frequent of {count}."
     caption = (
         f"{curved.arm.group}; in brackets the number of test triples. Lines are 95% "
-        f"intervals over seeds.{some}"
+        f"intervals over seeds.{note}"
     )
     return Figure("MRR by relation", svg, caption, wide=True)
 

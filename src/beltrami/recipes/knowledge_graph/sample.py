@@ -56,20 +56,20 @@ def _triples(hierarchy: Hierarchy) -> Iterable[Triple]:
     for child, parent in _pairs(hierarchy.edges):
         parents.setdefault(child, []).append(parent)
         children.setdefault(parent, []).append(child)
-    found: dict[Triple, None] = {}  # each once, in order
+    triples: dict[Triple, None] = {}  # each once, in order
     for child, parent in _pairs(hierarchy.edges):
-        found[child, 0, parent] = None
+        triples[child, 0, parent] = None
         for above in parents.get(parent, ()):
-            found[child, 1, above] = None
+            triples[child, 1, above] = None
     for siblings in children.values():
-        for one, other in zip(siblings, [*siblings[1:], siblings[0]], strict=True):
-            if one != other:
-                found[one, 2, other] = None
+        for left, right in zip(siblings, [*siblings[1:], siblings[0]], strict=True):
+            if left != right:
+                triples[left, 2, right] = None
     depth = hierarchy.depth.tolist()
     for node, ancestor in _pairs(hierarchy.closure()):
         if depth[ancestor] == GROUP_DEPTH:
-            found[node, 3, ancestor] = None
-    return found
+            triples[node, 3, ancestor] = None
+    return triples
 
 
 def _pairs(edges: Tensor) -> list[tuple[int, int]]:

@@ -32,11 +32,11 @@ class Validations:
         self.scores: list[float] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Both lists."""
+        """Return epochs and scores."""
         return {"epochs": list(self.epochs), "scores": list(self.scores)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them on."""
+        """Restore epochs and scores."""
         self.epochs, self.scores = list(state_dict["epochs"]), list(state_dict["scores"])
 
 
@@ -50,7 +50,7 @@ def train_model(
     """Train, and leave the model as it was where validation was best.
 
     A batch's loss is a mean over its triples, each process computing its share. What remains of
-    the triples after the last whole batch of an epoch is left out; it is other ones each time.
+    the triples after the last whole batch of an epoch is left out; each epoch leaves out others.
     """
     if trial["batch"] < session.processes.world_size:
         raise ValueError(
@@ -74,8 +74,8 @@ def train_model(
                 _set_rates(optimizer, shares, rate_share(epoch / trial["epochs"]))
             loss = stepper.step()
             if place + 1 == per_epoch and _is_due(epoch + 1, trial):
-                found = evaluate(model, graph.valid, known)["mrr"]
-                score = session.processes.mean({"mrr": found})["mrr"]
+                mrr = evaluate(model, graph.valid, known)["mrr"]
+                score = session.processes.mean({"mrr": mrr})["mrr"]
                 best.update(score, step + 1)
                 seen.epochs.append(epoch + 1)
                 seen.scores.append(score)

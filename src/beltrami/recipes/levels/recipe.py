@@ -152,13 +152,13 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         _, validation, test = self.samples.parts(trial.seed)
         features, targets = self._part(test)
         predicted = predict_levels(model, features)
-        found = level_scores(predicted, targets)
-        accuracy = found.accuracy
+        scores = level_scores(predicted, targets)
+        accuracy = scores.accuracy
         known = [value for value in accuracy if not math.isnan(value)]
         metrics = {
-            "hierarchical_f1": found.micro_f1,
+            "hierarchical_f1": scores.micro_f1,
             "mean_accuracy": sum(known) / len(known),
-            "exact": found.exact,
+            "exact": scores.exact,
             **self._tree_errors(predicted, targets),
             **{
                 f"accuracy_{depth}": value
@@ -202,6 +202,6 @@ class LevelsRecipe(Recipe[LevelsConfig]):
             )
             for labels in (predicted[rows, lowest], targets[rows, lowest])
         ]
-        found, right = (torch.searchsorted(self.tree_tables.classes, n) for n in nodes)
-        errors = tree_errors(self.tree_tables, found, right)
+        guessed, right = (torch.searchsorted(self.tree_tables.classes, n) for n in nodes)
+        errors = tree_errors(self.tree_tables, guessed, right)
         return {"tie": errors.tie, "lca_height": errors.lca_height, "jaccard": errors.jaccard}

@@ -89,13 +89,13 @@ def _level_figure(recipe: LevelsRecipe, run_result: RunResult) -> Figure:
 
 def _accuracy_series(arm_result: ArmResult) -> Series:
     """Means over the seeds that have leaves at a level; a level without any is left out."""
-    found: dict[float, list[float]] = {}
+    accuracies: dict[float, list[float]] = {}
     for result in arm_result.results:
         for level, value in zip(result.curves["level"], result.curves["accuracy"], strict=True):
             if value >= 0:
-                found.setdefault(level, []).append(value)
-    levels = sorted(found)
-    intervals = [mean_interval(found[level]) for level in levels]
+                accuracies.setdefault(level, []).append(value)
+    levels = sorted(accuracies)
+    intervals = [mean_interval(accuracies[level]) for level in levels]
     widths = [i.half_width if i.half_width is not None else 0.0 for i in intervals]
     means = [i.mean for i in intervals]
     return Series(
@@ -113,11 +113,11 @@ def _score_figure(run_result: RunResult) -> Figure:
         estimates = {}
         title = key
         for arm_result in run_result.arm_results:
-            for one in arm_result.comparisons:
-                if one.metric.key == key and math.isfinite(one.value.mean):
-                    title = one.metric.title
+            for comparison in arm_result.comparisons:
+                if comparison.metric.key == key and math.isfinite(comparison.value.mean):
+                    title = comparison.metric.title
                     estimates[model_name(arm_result, NAMES)] = Estimate.around(
-                        one.value.mean, one.value.half_width
+                        comparison.value.mean, comparison.value.half_width
                     )
         if estimates:
             groups.append(Group(title, estimates))

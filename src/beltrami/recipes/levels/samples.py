@@ -42,20 +42,20 @@ class Samples:
 
     def digest(self) -> str:
         """SHA-256 of the hierarchy and the features."""
-        found = hashlib.sha256(self.hierarchy.digest().encode())
+        sha256 = hashlib.sha256(self.hierarchy.digest().encode())
         if self.labels.ranks:  # which the hierarchy's digest leaves out
-            found.update(self.labels.targets.contiguous().numpy().tobytes())
-        found.update(repr(tuple(self.features.shape)).encode())
-        found.update(self.features.contiguous().numpy().tobytes())
-        return found.hexdigest()
+            sha256.update(self.labels.targets.contiguous().numpy().tobytes())
+        sha256.update(repr(tuple(self.features.shape)).encode())
+        sha256.update(self.features.contiguous().numpy().tobytes())
+        return sha256.hexdigest()
 
 
 def load_samples(config: LevelsConfig) -> Samples:
     """The leaves that a config asks for; a `ValueError` says what is wrong with it."""
     hierarchy = load_hierarchy(config.data, root=config.root)
     labels = level_labels(hierarchy, levels=config.levels, ranks=config.ranks)
-    kept = (labels.targets >= 0).any(1)  # a leaf beside the root has no class at any level
-    labels = replace(labels, nodes=labels.nodes[kept], targets=labels.targets[kept])
+    labelled = (labels.targets >= 0).any(1)  # a leaf beside the root has no class at any level
+    labels = replace(labels, nodes=labels.nodes[labelled], targets=labels.targets[labelled])
     if len(labels.nodes) < FEWEST:
         raise ValueError(
             f"{hierarchy.name} has {len(labels.nodes)} leaves below its first level; at least "

@@ -59,8 +59,8 @@ def train_levels(
         processes.all_reduce_gradients(model.parameters())
         optimizer.step()
         if place == per_epoch - 1:
-            found = evaluate_levels(model, *validation)["micro_f1"]
-            best.update(processes.mean({"f1": found})["f1"], step + 1)
+            f1 = evaluate_levels(model, *validation)["micro_f1"]
+            best.update(processes.mean({"f1": f1})["f1"], step + 1)
         session.step(step + 1, loss=processes.all_reduce(loss.detach()))
     best.restore()
 
