@@ -102,8 +102,8 @@ def test_english_words_have_the_frequencies_of_wordfreq(tmp_path: Path) -> None:
     [
         ("a,1\nb,x\n", r"line 2: expected label and count, got 'b,x'"),
         ("a,1\nb\n", "line 2"),
-        ("a,-1\n", "-1.0 is no count"),
-        ("a,nan\n", "nan is no count"),
+        ("a,-1\n", "-1.0 is not a count"),
+        ("a,nan\n", "nan is not a count"),
         ("word,count\n", "no counts"),
         ("", "no counts"),
     ],

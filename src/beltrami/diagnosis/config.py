@@ -1,4 +1,4 @@
-"""What `beltrami diagnose` can be told; apart from the work, so that the command line is quick."""
+"""Options of `beltrami diagnose`; apart from the work, so that the command line is quick."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from beltrami.options import RUNS, file_name, option_words, plain_settings
 
 EMBEDDED = "wordnet-mammals"  # without an argument
-FEWEST = 20  # points in a sample, below which nothing can be told from anything
+FEWEST = 20  # points in a sample, below which the test has no power
 Kind = Literal["auto", "vectors", "distances", "edges"]
 Part = Literal[
     "tree-likeness",

@@ -44,13 +44,13 @@ def curvature(source: Source, drawn: Drawn, repeats: int, seed: int, tick: Tick)
 def _fits(d: Tensor, repeats: int, seed: int, tick: Tick) -> list[CurvatureFit]:
     n = len(d)
     tried = [k for k in DIMENSIONS if k < min(n, SAMPLE) - 1] or [1]
-    found: list[CurvatureFit] = []
+    fits: list[CurvatureFit] = []
     for i, dimensions in enumerate(tried):
 
         def part(share: float, first: int = i) -> None:
             tick((first + share) / len(tried))
 
-        found.append(
+        fits.append(
             fit_curvature(
                 d,
                 dimensions=dimensions,
@@ -60,7 +60,7 @@ def _fits(d: Tensor, repeats: int, seed: int, tick: Tick) -> list[CurvatureFit]:
                 tick=part,
             )
         )
-    return found
+    return fits
 
 
 def _written(fit: CurvatureFit) -> dict[str, Any]:

@@ -72,29 +72,29 @@ _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a par
 
 
 class Watcher(Protocol):
-    """Is told how the work goes on."""
+    """Follows the work: a progress bar, a test."""
 
     def started(self, what: str) -> None:
         """A piece of work begins."""
 
     def moved(self, share: float) -> None:
-        """So much of it is done."""
+        """A share of it is done."""
 
     def finished(self, what: str, reused: bool) -> None:
-        """It ended, or was found finished."""
+        """It ended, or an earlier result was reused."""
 
 
 class Silent:
-    """A watcher that says nothing."""
+    """The watcher that ignores all events."""
 
     def started(self, what: str) -> None:
-        """Nothing."""
+        """Ignore the start."""
 
     def moved(self, share: float) -> None:
-        """Nothing."""
+        """Ignore the progress."""
 
     def finished(self, what: str, reused: bool) -> None:
-        """Nothing."""
+        """Ignore the end."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,12 @@ def _check_applies(config: DiagnoseConfig, source: Source) -> None:
         refuse_given(config, ("metric", "frequencies"), what)
     if isinstance(source, GraphSource):
         refuse_given(config, ("tensor", "label", "besides"), f"{source.name} is a graph")
-    told = config.texts or config.task
-    if not told:
+    has_prompts = config.texts or config.task
+    if not has_prompts:
         refuse_given(config, ("layer", "prompts"), "there are no prompts; give --texts or --task")
     if config.frequencies is not None and "words" not in config.only:
         raise ValueError("--frequencies is for the part words, which --only leaves out")
-    if told and config.of == "embeddings" and "prompts" not in config.only:
+    if has_prompts and config.of == "embeddings" and "prompts" not in config.only:
         raise ValueError("--texts and --task are for the part prompts, which --only leaves out")
 
 
@@ -156,7 +156,7 @@ class _Work:
                 f"--only {' '.join(self.config.only)}: none of these can be computed of "
                 f"{self.source.name}; it has {', '.join(makers)}"
             )
-        # Not of others: the key of a part may need files that nobody asked for.
+        # Only these: the key of another part may need files that no option names.
         of_use = {*self.config.only, *before.get("parts", {})}
         keys: dict[str, str] = {name: self._key(name) for name in makers if name in of_use}
         parts = self._still_right(before, keys)
@@ -182,24 +182,24 @@ class _Work:
 
         Prompts are kept if this time there are none. A part that lacked something is tried again.
         """
-        kept = dict(before.get("keys", {}))
+        stored_keys = dict(before.get("keys", {}))
         other = before and before["source"]["kind"] != self.source.what
         if other or before.get("method") != METHOD:
-            kept = {}
-        found = {
+            stored_keys = {}
+        parts = {
             name: before["parts"][name]
-            for name, key in kept.items()
+            for name, key in stored_keys.items()
             if name in before["parts"]
             and (keys.get(name) == key or (name == "prompts" and name not in keys))
             and "missing" not in before["parts"][name]
         }
-        keys.update({name: before["keys"][name] for name in found})
-        return found
+        keys.update({name: before["keys"][name] for name in parts})
+        return parts
 
     def _makers(self) -> dict[Part, Callable[[Tick], dict[str, Any]]]:
         """What can be computed of this source."""
         config, source = self.config, self.source
-        found: dict[Part, Callable[[Tick], dict[str, Any]]] = {
+        makers: dict[Part, Callable[[Tick], dict[str, Any]]] = {
             "tree-likeness": lambda tick: tree_likeness(source, self.drawn(), config.seed, tick),
             "curvature": lambda tick: curvature(
                 source, self.drawn()[0], config.repeats, config.seed, tick
@@ -208,21 +208,21 @@ class _Work:
             "pictures": lambda tick: pictures(source, self.drawn()[0], config.seed, tick),
         }
         if isinstance(source, VectorSource):
-            found["vectors"] = lambda tick: table(source, self._rows(), tick)
+            makers["vectors"] = lambda tick: table(source, self._rows(), tick)
             if config.of == "embeddings":
-                found["superposition"] = self._superposition
-            found["words"] = lambda tick: words(source, config.frequencies, tick)
+                makers["superposition"] = self._superposition
+            makers["words"] = lambda tick: words(source, config.frequencies, tick)
         if config.texts or config.task:
-            found["prompts"] = lambda tick: prompts(config, tick)
-        return found
+            makers["prompts"] = lambda tick: prompts(config, tick)
+        return makers
 
     def drawn(self) -> list[Drawn]:
         """The samples, drawn when the first part needs them."""
         if self._drawn is None:
             config = self.config
             rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
-            self._drawn = [self.source.draw(some) for some in rows]
-            if not all(float(one.distances.max()) > 0 for one in self._drawn):
+            self._drawn = [self.source.draw(indices) for indices in rows]
+            if not all(float(sample.distances.max()) > 0 for sample in self._drawn):
                 whole = self.source.count <= config.sample
                 remedy = (
                     "there is no geometry to find"
@@ -236,18 +236,18 @@ class _Work:
         return self._drawn
 
     def output(self) -> Unembedding | str:
-        """The table whose overlaps are measured, or why it cannot be had.
+        """The table whose overlaps are measured, or why it cannot be read.
 
-        Without a model it is the source's own rows. That it cannot be had is no reason to fail
-        where it is only looked at because an earlier diagnosis measured it.
+        Without a model it is the source's own rows. An error is raised only if this part was asked
+        for, not if it is looked at because an earlier diagnosis measured it.
         """
         assert isinstance(self.source, VectorSource)
         if self._output is None:
             config = self.config
             try:
                 named = config.tensor or config.label or config.besides
-                found = None if named else output_table(config.source)
-                self._output = found or as_rows(self.source.vectors)
+                unembedding = None if named else output_table(config.source)
+                self._output = unembedding or as_rows(self.source.vectors)
             except VectorsError as error:
                 if "superposition" in config.only:
                     raise
@@ -255,19 +255,19 @@ class _Work:
         return self._output
 
     def _superposition(self, tick: Tick) -> dict[str, Any]:
-        found = self.output()
-        assert isinstance(found, Unembedding)  # else it was raised
-        return superposition(found, tick, seed=self.config.seed)
+        output = self.output()
+        assert isinstance(output, Unembedding)  # else output() raised
+        return superposition(output, tick, seed=self.config.seed)
 
     def _rows(self) -> torch.Tensor:
-        """All rows that are in a sample, once."""
+        """The distinct rows of all samples."""
         config = self.config
         rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
-        found: torch.Tensor = torch.cat(list(rows)).unique()
-        return found
+        unique: torch.Tensor = torch.cat(list(rows)).unique()
+        return unique
 
     def _key(self, name: str) -> str:
-        """Of all that a part's numbers depend on."""
+        """The hash of all that a part's numbers depend on."""
         settings = self.config.settings()
         used = {option: settings[option] for option in _USES[name]}
         for option in FILES:
@@ -279,19 +279,19 @@ class _Work:
             used["model"] = model_fingerprint(self.config.source)
         if name == "superposition":
             used["table"] = self._output_key()
-        told = [METHOD, self.source.digest, self.source.what, used]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        key = [METHOD, self.source.digest, self.source.what, used]
+        return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
     def _output_key(self) -> list[Any]:
-        """Of the output table, beyond the source's own digest."""
-        found, source = self.output(), self.source
+        """What identifies the output table, beyond the source's own digest."""
+        output, source = self.output(), self.source
         assert isinstance(source, VectorSource)
-        if isinstance(found, str):
-            return [found]
-        vectors = found.vectors
+        if isinstance(output, str):
+            return [output]
+        vectors = output.vectors
         # A tensor of the file that the source's digest is of needs no second look at all of it.
         other = "" if vectors.path == source.vectors.path else vectors.digest()
-        return [found.role, found.hidden, vectors.tensor, list(vectors.tokenless), other]
+        return [output.role, output.hidden, vectors.tensor, list(vectors.tokenless), other]
 
     def _before(self) -> dict[str, Any]:
         """What the folder holds already, if it is of the same source."""

@@ -32,7 +32,7 @@ def mean_of(values: Sequence[float]) -> Mean:
     return {"mean": finite(interval.mean), "half_width": interval.half_width}
 
 
-def as_interval(found: Mean) -> Interval:
-    """The interval again."""
-    mean = found["mean"]
-    return Interval(math.nan if mean is None else mean, found["half_width"])
+def as_interval(estimate: Mean) -> Interval:
+    """Rebuild the interval from its JSON."""
+    mean = estimate["mean"]
+    return Interval(math.nan if mean is None else mean, estimate["half_width"])

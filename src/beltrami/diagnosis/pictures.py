@@ -42,8 +42,8 @@ def pictures(source: Source, drawn: Drawn, seed: int, tick: Tick) -> dict[str, A
     seen = {"hMDS": hmds(d, c)}
     seen["tangent PCA"] = _again(d, tangent_pca(start, c))
     tick(0.4)
-    found = horopca(start, c, seed=seed, tick=lambda share: tick(0.4 + 0.6 * share))
-    seen["HoroPCA"] = _again(d, found)
+    lowered = horopca(start, c, seed=seed, tick=lambda share: tick(0.4 + 0.6 * share))
+    seen["HoroPCA"] = _again(d, lowered)
     return {
         "c": c,
         "bend": bend,
@@ -53,14 +53,14 @@ def pictures(source: Source, drawn: Drawn, seed: int, tick: Tick) -> dict[str, A
     }
 
 
-def _again(d: torch.Tensor, found: Lowered) -> Lowered:
+def _again(d: torch.Tensor, lowered: Lowered) -> Lowered:
     """With the distortion of the distances themselves, not of the embedding before."""
-    return lowered_distances(d, found.points, found.c)
+    return lowered_distances(d, lowered.points, lowered.c)
 
 
-def _shown(found: Lowered) -> dict[str, Any]:
-    disk = math.sqrt(found.c) * poincare.from_lorentz(found.points, found.c)
+def _shown(lowered: Lowered) -> dict[str, Any]:
+    disk = math.sqrt(lowered.c) * poincare.from_lorentz(lowered.points, lowered.c)
     return {
-        "distortion": found.distortion,
+        "distortion": lowered.distortion,
         "points": [[round(x, _DIGITS) for x in point] for point in disk.tolist()],
     }

@@ -17,14 +17,14 @@ def products(drawn: Drawn, seed: int, tick: Tick) -> dict[str, Any]:
     """Products by their distortion of held-out pairs, the best first."""
     if len(drawn.rows) < FEWEST:
         return {"missing": f"{len(drawn.rows)} points are too few; {FEWEST} are the least"}
-    found = suggest_product(drawn.distances, sample=SAMPLE, steps=STEPS, seed=seed, tick=tick)
+    suggestion = suggest_product(drawn.distances, sample=SAMPLE, steps=STEPS, seed=seed, tick=tick)
     return {
-        "fits": [_written(fit) for fit in found.fits],
-        "clear": found.clear,
-        "gain_over_best_single": finite(found.gain),
-        "gain_half_width": finite(found.gain_half_width),
-        "compared": found.compared,
-        "samples": found.samples,
+        "fits": [_written(fit) for fit in suggestion.fits],
+        "clear": suggestion.clear,
+        "gain_over_best_single": finite(suggestion.gain),
+        "gain_half_width": finite(suggestion.gain_half_width),
+        "compared": suggestion.compared,
+        "samples": suggestion.samples,
     }
 
 

@@ -61,22 +61,22 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         opened = open_language_model(config.source)
         model: Any = opened.load(torch.float32).eval()
         tokenizer = opened.tokenizer
-        asked = read_problems(config.task)[: config.prompts]
-        right, texts = _answer(model, tokenizer, asked, lambda share: tick(_OTHER_HALF * share))
-        told = [Prompt(text, ok) for text, ok in zip(texts, right, strict=True)]
+        problems = read_problems(config.task)[: config.prompts]
+        right, texts = _answer(model, tokenizer, problems, lambda share: tick(_OTHER_HALF * share))
+        chosen = [Prompt(text, ok) for text, ok in zip(texts, right, strict=True)]
     else:
         assert config.texts is not None
         model, tokenizer = load_encoder(config.source)
-        told = read_prompts(config.texts)[: config.prompts]
+        chosen = read_prompts(config.texts)[: config.prompts]
     begun = _OTHER_HALF if config.task is not None else 0.0
     deltas, noise, at_radii, lengths, known = [], [], [], [], []
     cut = 0
-    for i, prompt in enumerate(told):
+    for i, prompt in enumerate(chosen):
         seen = hidden_states(model, tokenizer, prompt.text, config.layer)
         g = torch.Generator().manual_seed(config.seed + i)
         points = seen.points[torch.randperm(len(seen.points), generator=g)]  # the base point first
         cut += not seen.whole
-        tick(begun + (1 - begun) * (i + 1) / len(told))
+        tick(begun + (1 - begun) * (i + 1) / len(chosen))
         if len(points) < FEWEST:
             continue
         deltas.append(delta_hyperbolicity(points, config.metric).relative)
@@ -95,7 +95,7 @@ def prompts(config: DiagnoseConfig, tick: Tick) -> dict[str, Any]:
         "asked": config.task is not None,
         "layer": config.layer,
         "prompts": len(deltas),
-        "left_out_for_fewer_than_4_tokens": len(told) - len(deltas),
+        "left_out_for_fewer_than_4_tokens": len(chosen) - len(deltas),
         "cut_off": cut,
         "relative_delta": mean_of(deltas),
         "noise": mean_of(noise),
@@ -128,14 +128,14 @@ def check_model(config: DiagnoseConfig) -> None:
 
 def read_prompts(path: Path) -> list[Prompt]:
     """One a line, as text or, in a .jsonl file, as an object."""
-    found = []
+    result = []
     records = path.suffix.lower() == ".jsonl"
     for number, line in enumerate(read_text(path, "--texts").split("\n"), 1):
         if line.strip():
-            found.append(_of_record(path, number, line) if records else Prompt(line.strip("\r")))
-    if not found:
+            result.append(_of_record(path, number, line) if records else Prompt(line.strip("\r")))
+    if not result:
         raise ValueError(f"--texts {path} has no prompts")
-    return found
+    return result
 
 
 def _of_record(path: Path, number: int, line: str) -> Prompt:
@@ -202,25 +202,25 @@ def _correctness(
     deltas: Sequence[float], noise: Sequence[float], known: Sequence[bool | None]
 ) -> dict[str, Any] | None:
     """δ of prompts that are answered rightly and wrongly; None where that is not known."""
-    told = [i for i, ok in enumerate(known) if ok is not None]
-    if not told:
+    judged = [i for i, ok in enumerate(known) if ok is not None]
+    if not judged:
         return None
-    right = [i for i in told if known[i]]
-    wrong = [i for i in told if not known[i]]
-    found: dict[str, Any] = {"right": len(right), "wrong": len(wrong)}
+    right = [i for i in judged if known[i]]
+    wrong = [i for i in judged if not known[i]]
+    summary: dict[str, Any] = {"right": len(right), "wrong": len(wrong)}
     if min(len(right), len(wrong)) < FEWEST_PROMPTS:
-        found["missing"] = (
+        summary["missing"] = (
             f"{len(right)} right and {len(wrong)} wrong answers are too few to compare; "
             f"{FEWEST_PROMPTS} of each are the least"
         )
-        return found
-    ok = [float(bool(known[i])) for i in told]
-    excess = [deltas[i] - noise[i] for i in told]
+        return summary
+    ok = [float(bool(known[i])) for i in judged]
+    excess = [deltas[i] - noise[i] for i in judged]
     return {
-        **found,
+        **summary,
         "delta_of_right": mean_of([deltas[i] for i in right]),
         "delta_of_wrong": mean_of([deltas[i] for i in wrong]),
-        "correlation": _correlation([deltas[i] for i in told], ok),
+        "correlation": _correlation([deltas[i] for i in judged], ok),
         "correlation_of_excess": _correlation(excess, ok),
     }
 
@@ -233,9 +233,9 @@ def _correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | No
     g = torch.Generator().manual_seed(0)
     drawn = []
     for _ in range(RESAMPLED):
-        one, other = pairs[:, torch.randint(len(x), (len(x),), generator=g)]
-        if len(one.unique()) > 1 and len(other.unique()) > 1:
-            drawn.append(spearman(one, other))
+        xs, ys = pairs[:, torch.randint(len(x), (len(x),), generator=g)]
+        if len(xs.unique()) > 1 and len(ys.unique()) > 1:
+            drawn.append(spearman(xs, ys))
     low, high = torch.tensor(drawn, dtype=torch.float64).quantile(
         torch.tensor([0.025, 0.975], dtype=torch.float64)
     )

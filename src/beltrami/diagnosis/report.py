@@ -84,7 +84,7 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     parts = document["parts"]
     if "tree-likeness" in parts:
         tree = parts["tree-likeness"]
-        delta = {name: as_interval(found) for name, found in tree["relative_delta"].items()}
+        delta = {name: as_interval(estimate) for name, estimate in tree["relative_delta"].items()}
         yield (
             "Excess of δ over noise",
             "below 0: more tree-like than noise",
@@ -111,29 +111,29 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         both = f"{noise['distortion']:.3f} and {noise['flat_distortion']:.3f}"
         yield "Distortions of noise", "hyperbolic and flat", both
     if "vectors" in parts:
-        found = parts["vectors"]
-        if dimension := found.get("intrinsic_dimension"):
+        vectors = parts["vectors"]
+        if dimension := vectors.get("intrinsic_dimension"):
             yield "Intrinsic dimension", "by the two nearest", _number(dimension["two_nearest"], 1)
-        yield "Mean cosine", "1: all one way", _number(found["isotropy"]["mean_cosine"], 3)
+        yield "Mean cosine", "1: all one way", _number(vectors["isotropy"]["mean_cosine"], 3)
     if "overlaps" in parts.get("superposition", {}):
-        found = parts["superposition"]
-        both = f"{_number(found['ratio'])} and {_number(found['ratio_centred'])}"
+        overlap = parts["superposition"]
+        both = f"{_number(overlap['ratio'])} and {_number(overlap['ratio_centred'])}"
         yield "Overlap of rows, times 1/m", "raw and centred; 1: as random", both
     elif "missing" in parts.get("superposition", {}):
         yield "Overlap of rows, times 1/m", parts["superposition"]["missing"], "not measured"
     if "prompts" in parts:
-        told = parts["prompts"]
+        prompts = parts["prompts"]
         yield (
             "Excess of δ over noise, prompts",
-            f"tokens of {told['prompts']:,} prompts",
-            as_interval(told["excess_over_noise"]).format(),
+            f"tokens of {prompts['prompts']:,} prompts",
+            as_interval(prompts["excess_over_noise"]).format(),
         )
     if "spearman_of_norm_and_frequency" in parts.get("words", {}):
-        told = parts["words"]
+        frequencies = parts["words"]
         yield (
             "Rank correlation of norm and frequency",
-            f"{told['words']:,} words",
-            _of(told["spearman_of_norm_and_frequency"]),
+            f"{frequencies['words']:,} words",
+            _of(frequencies["spearman_of_norm_and_frequency"]),
         )
 
 
@@ -142,9 +142,9 @@ def _delta_figure(tree: dict[str, Any]) -> Figure:
     groups = [
         Group(
             names[name],
-            {"relative δ": Estimate.around(found["mean"], found["half_width"])},
+            {"relative δ": Estimate.around(estimate["mean"], estimate["half_width"])},
         )
-        for name, found in tree["relative_delta"].items()
+        for name, estimate in tree["relative_delta"].items()
     ]
     svg = dot_chart(
         groups,
@@ -218,8 +218,8 @@ def _curvature_section(fits: dict[str, Any]) -> Section:
                 _number(fit["by_triangles"]),
             ),
         )
-        for whose, some in (("", fits["fits"]), ("noise", fits["noise_fits"]))
-        for fit in some
+        for whose, group in (("", fits["fits"]), ("noise", fits["noise_fits"]))
+        for fit in group
     )
     columns = ("√c·diameter", "hyperbolic", "flat", "c, embedding", "c, δ", "curvature, triangles")
     return Section(
@@ -240,12 +240,12 @@ def _curvature_section(fits: dict[str, Any]) -> Section:
     )
 
 
-def _products_section(found: dict[str, Any]) -> Section:
-    if "missing" in found:
-        return Section("Products of spaces", (f"Not fitted: {found['missing']}.",))
+def _products_section(part: dict[str, Any]) -> Section:
+    if "missing" in part:
+        return Section("Products of spaces", (f"Not fitted: {part['missing']}.",))
     groups = [
         Group(fit["name"], {"distortion": Estimate.around(fit["distortion"], fit["half_width"])})
-        for fit in found["fits"]
+        for fit in part["fits"]
     ]
     chart = dot_chart(
         groups,
@@ -262,50 +262,50 @@ def _products_section(found: dict[str, Any]) -> Section:
                 ", ".join(_number(c) for c in fit["curvatures"]),
             ),
         )
-        for fit in found["fits"]
+        for fit in part["fits"]
     )
-    best = found["fits"][0]["name"]
-    told = (
+    best = part["fits"][0]["name"]
+    verdict = (
         f"{best} distorts least, and clearly less than any single space."
-        if found["clear"]
+        if part["clear"]
         else f"{best} distorts least, but no product is clearly better than the best single space."
     )
     return Section(
         "Products of spaces",
         (
             "Hyperbolic (H), flat (E) and spherical (S) factors, with as many dimensions in all, "
-            f"fitted to {found['compared']} points {found['samples']} times by gradient steps, and "
+            f"fitted to {part['compared']} points {part['samples']} times by gradient steps, and "
             "judged by pairs that were held out.",
-            told,
+            verdict,
         ),
         (Figure("Products of spaces", chart, "With 95 % intervals over samples.", wide=True),),
         (Table("Products", ("Distortion", "Curvatures"), rows, head="Product"),),
     )
 
 
-def _pictures_section(found: dict[str, Any]) -> Section:
+def _pictures_section(part: dict[str, Any]) -> Section:
     figures = tuple(
         Figure(
             name,
             scatter_svg(
-                torch.tensor(found["methods"][name]["points"], dtype=torch.float64),
-                found["labels"],
-                title=f"{name} of {len(found['labels'])} points",
+                torch.tensor(part["methods"][name]["points"], dtype=torch.float64),
+                part["labels"],
+                title=f"{name} of {len(part['labels'])} points",
                 description=f"A sample in the Poincaré disk, {words}.",
             ),
-            f"{words.capitalize()}: distortion {found['methods'][name]['distortion']:.3f}.",
+            f"{words.capitalize()}: distortion {part['methods'][name]['distortion']:.3f}.",
         )
         for name, words in METHODS.items()
     )
     start = (
         f"hMDS sees the distances; the two kinds of PCA begin with an embedding in "
-        f"{found['dimensions_before']} dimensions. √c·diameter is {found['bend']:.3g}."
+        f"{part['dimensions_before']} dimensions. √c·diameter is {part['bend']:.3g}."
     )
     return Section("The Poincaré disk, three ways", (DISK, start), figures)
 
 
-def _vectors_section(found: dict[str, Any]) -> Section:
-    norms, isotropy = found["norms"], found["isotropy"]
+def _vectors_section(part: dict[str, Any]) -> Section:
+    norms, isotropy = part["norms"], part["isotropy"]
     chart = histogram(
         {"rows": norms["quantiles"]},
         title="Norms",
@@ -323,7 +323,7 @@ def _vectors_section(found: dict[str, Any]) -> Section:
         Row("at least", "Welch's bound", (_number(isotropy["least_overlap"]),)),
         Row("Effective dimensions", "(Σλ)²/Σλ²", (_number(isotropy["effective_dimensions"]),)),
     ]
-    if dimension := found.get("intrinsic_dimension"):
+    if dimension := part.get("intrinsic_dimension"):
         rows.append(
             Row(
                 "Intrinsic dimension",
@@ -331,13 +331,13 @@ def _vectors_section(found: dict[str, Any]) -> Section:
                 (f"{_number(dimension['two_nearest'])} and {_number(dimension['likelihood'])}",),
             )
         )
-    if hubs := found.get("hubness"):
+    if hubs := part.get("hubness"):
         rows += [
             Row("Hubness", "skewness of neighbour counts", (_number(hubs["skewness"]),)),
             Row("Greatest hub", f"neighbour of {hubs['largest']:.0f}", (hubs["hub_label"],)),
             Row("Nobody's neighbour", "share of rows", (_number(hubs["never"]),)),
         ]
-    tables = [Table(f"Of {found['compared']:,} rows; norms of all", ("Value",), tuple(rows))]
+    tables = [Table(f"Of {part['compared']:,} rows; norms of all", ("Value",), tuple(rows))]
     if "bands" in norms:
         bands = tuple(
             Row(b["name"], f"{b['from']:.3g} to {b['to']:.3g}", (", ".join(b["examples"]),))
@@ -352,10 +352,10 @@ def _vectors_section(found: dict[str, Any]) -> Section:
     )
 
 
-def _words_section(found: dict[str, Any]) -> Section:
-    if "missing" in found:
-        return Section("Frequencies", (f"Not measured: {found['missing']}.",))
-    bands = sorted(found["norm_by_frequency"], key=lambda band: band["from_log10"])
+def _words_section(part: dict[str, Any]) -> Section:
+    if "missing" in part:
+        return Section("Frequencies", (f"Not measured: {part['missing']}.",))
+    bands = sorted(part["norm_by_frequency"], key=lambda band: band["from_log10"])
     half = [band["half_width"] or 0.0 for band in bands]
     means = [band["mean_norm"] for band in bands]
     chart = line_chart(
@@ -373,12 +373,12 @@ def _words_section(found: dict[str, Any]) -> Section:
         x_label="log₁₀ of the count, rounded down",
         y_label="Mean norm",
     )
-    correlation = found["spearman_of_norm_and_frequency"]
-    told = (
-        f"{found['words']:,} rows are words with a frequency ({found['origin']}). Spearman's "
+    correlation = part["spearman_of_norm_and_frequency"]
+    text = (
+        f"{part['words']:,} rows are words with a frequency ({part['origin']}). Spearman's "
         f"correlation of norm and frequency is {_of(correlation)}"
     )
-    told += "." if "missing" in correlation else f": {_relation(correlation)}."
+    text += "." if "missing" in correlation else f": {_relation(correlation)}."
     rows = tuple(
         Row(
             f"10^{band['from_log10']}" + ("+" if band["from_log10"] >= 7 else ""),
@@ -391,8 +391,8 @@ def _words_section(found: dict[str, Any]) -> Section:
         for band in reversed(bands)
     )
     tables = [Table("By frequency", ("Words", "Mean norm"), rows, head="Count from")]
-    paragraphs = [told]
-    if law := found.get("power_law"):
+    paragraphs = [text]
+    if law := part.get("power_law"):
         paragraphs.append(NO_TAIL)
         cells = (
             Interval(law["exponent"], law["half_width"]).format(2),
@@ -411,9 +411,9 @@ def _words_section(found: dict[str, Any]) -> Section:
     return Section("Frequencies", tuple(paragraphs), (figure,), tuple(tables))
 
 
-def _prompts_section(found: dict[str, Any]) -> Section:
+def _prompts_section(part: dict[str, Any]) -> Section:
     chart = histogram(
-        {"prompts": found["values"], "noise of each": found["noise_values"]},
+        {"prompts": part["values"], "noise of each": part["noise_values"]},
         title="δ of prompts",
         description="How tree-like the tokens of each prompt are, and noise of the same size.",
         x_label="Relative δ",
@@ -421,28 +421,28 @@ def _prompts_section(found: dict[str, Any]) -> Section:
         share=True,
     )
     rows = [
-        Row("Relative δ", "mean over prompts", (as_interval(found["relative_delta"]).format(),)),
-        Row("of noise", "as many tokens, same spread", (as_interval(found["noise"]).format(),)),
+        Row("Relative δ", "mean over prompts", (as_interval(part["relative_delta"]).format(),)),
+        Row("of noise", "as many tokens, same spread", (as_interval(part["noise"]).format(),)),
         Row(
             f"of {AT_RADII}",
             "as far from the mean",
-            (as_interval(found["noise_of_equal_lengths"]).format(),),
+            (as_interval(part["noise_of_equal_lengths"]).format(),),
         ),
         Row(
             "Excess over noise",
             "of the two that with less",
-            (as_interval(found["excess_over_noise"]).format(),),
+            (as_interval(part["excess_over_noise"]).format(),),
         ),
-        Row("Correlation with tokens", "Spearman's", (_of(found["correlation_with_tokens"]),)),
+        Row("Correlation with tokens", "Spearman's", (_of(part["correlation_with_tokens"]),)),
     ]
     paragraphs = [
-        f"The tokens of {found['prompts']:,} prompts of {found['file']}, in layer "
-        f"{found['layer']}. δ grows with the number of tokens, so a correlation with anything that "
+        f"The tokens of {part['prompts']:,} prompts of {part['file']}, in layer "
+        f"{part['layer']}. δ grows with the number of tokens, so a correlation with anything that "
         "goes with length may be length's. Tokens that the tokenizer adds are left out.",
-        f"Left out for fewer than 4 tokens: {found['left_out_for_fewer_than_4_tokens']}. Cut off "
-        f"where the model ends: {found['cut_off']}.",
+        f"Left out for fewer than 4 tokens: {part['left_out_for_fewer_than_4_tokens']}. Cut off "
+        f"where the model ends: {part['cut_off']}.",
     ]
-    if (known := found["correctness"]) is not None:
+    if (known := part["correctness"]) is not None:
         if "missing" in known:
             paragraphs.append(f"Not compared with answers: {known['missing']}.")
         else:
@@ -473,16 +473,16 @@ def _relation(correlation: dict[str, float | None]) -> str:
     return "frequent words are nearer to the origin" if nearer else "frequent words are further out"
 
 
-def _of(found: dict[str, Any] | None) -> str:
+def _of(correlation: dict[str, Any] | None) -> str:
     """A correlation and its interval, which need not be symmetric, or why there is none."""
-    if found is None:
+    if correlation is None:
         return "–"
-    if "missing" in found:
-        return f"not measured: {found['missing']}"
-    if found["low"] is None:
-        return _number(found["value"], 3)
-    ends = f"{_number(found['low'], 3)} to {_number(found['high'], 3)}"
-    return f"{_number(found['value'], 3)} ({ends})"
+    if "missing" in correlation:
+        return f"not measured: {correlation['missing']}"
+    if correlation["low"] is None:
+        return _number(correlation["value"], 3)
+    ends = f"{_number(correlation['low'], 3)} to {_number(correlation['high'], 3)}"
+    return f"{_number(correlation['value'], 3)} ({ends})"
 
 
 def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -518,5 +518,5 @@ def _number(value: float | None, digits: int | None = None) -> str:
     return (f"{value:.3g}" if digits is None else f"{value:.{digits}f}").replace("-", "−")
 
 
-def _three(found: dict[str, Any], *names: str) -> str:
-    return ", ".join(_number(found[name]) for name in names)
+def _three(numbers: dict[str, Any], *names: str) -> str:
+    return ", ".join(_number(numbers[name]) for name in names)

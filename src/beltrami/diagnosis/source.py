@@ -81,7 +81,7 @@ class Source(ABC):
 
     @abstractmethod
     def draw(self, rows: Tensor) -> Drawn:
-        """These points."""
+        """Draw the points at `rows`."""
 
     @abstractmethod
     def null(self, drawn: Drawn, seed: int) -> Tensor:
@@ -154,7 +154,7 @@ class VectorSource(Source):
         return Drawn(rows, flat_distances(points, self.metric), points)
 
     def null(self, drawn: Drawn, seed: int) -> Tensor:
-        """Gaussian noise."""
+        """Gaussian noise like the sample."""
         assert drawn.points is not None
         return flat_distances(gaussian_like(drawn.points, seed=seed), self.metric)
 
@@ -165,12 +165,12 @@ class VectorSource(Source):
 
     def notes(self) -> list[str]:
         """Rows that were left out."""
-        found = []
+        notes = []
         if broken := self.facts["rows_that_are_not_finite"]:
-            found.append(f"{broken:,} of {self.facts['rows']:,} rows are not finite: left out")
+            notes.append(f"{broken:,} of {self.facts['rows']:,} rows are not finite: left out")
         if lost := self.facts.get("rows_without_a_direction_left_out"):
-            found.append(f"{lost:,} rows are zeros, which have no direction: left out")
-        return found
+            notes.append(f"{lost:,} rows are zeros, which have no direction: left out")
+        return notes
 
 
 class DistanceSource(Source):
@@ -192,8 +192,8 @@ class DistanceSource(Source):
         self.facts = {"points": vectors.rows}
         self._check_enough()
         g = torch.Generator().manual_seed(0)
-        some = torch.randperm(self.count, generator=g)[:LOOKED_AT]
-        looked_at = self.draw(some).distances
+        rows = torch.randperm(self.count, generator=g)[:LOOKED_AT]
+        looked_at = self.draw(rows).distances
         self.facts["share_of_triangles_that_are_none"] = broken_triangles(looked_at)
         self.facts["longest_distances_with_a_shorter_way"] = shortcuts(looked_at)
 
@@ -212,19 +212,19 @@ class DistanceSource(Source):
         return flat_distances(gaussian_at_radii(classical_scaling(drawn.distances), seed=seed))
 
     def notes(self) -> list[str]:
-        """Triangles that are none."""
-        found = []
+        """Violations of the triangle inequality."""
+        notes = []
         if share := self.facts["share_of_triangles_that_are_none"]:
-            found.append(
+            notes.append(
                 f"{share:.2%} of the triangles are none: one distance is more than the two others "
                 "together, so that these are no distances of any space"
             )
         if count := self.facts["longest_distances_with_a_shorter_way"]:
-            found.append(
+            notes.append(
                 f"{count} of the longest distances that were looked at are more than the way by a "
                 "third point; δ is measured by the longest"
             )
-        return found
+        return notes
 
 
 class GraphSource(Source):
@@ -264,8 +264,8 @@ class GraphSource(Source):
         edges = max(self.network.edges.shape[1], self.count)  # fewer leave no large component
         graph = random_network(self.count, edges, seed)
         g = torch.Generator().manual_seed(seed)
-        some = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
-        return graph.hops(some, some).double()
+        rows = torch.randperm(len(graph), generator=g)[: len(drawn.rows)]
+        return graph.hops(rows, rows).double()
 
 
 def open_source(config: DiagnoseConfig, tick: Tick = lambda share: None) -> Source:
@@ -302,11 +302,11 @@ def looks_like_distances(vectors: Vectors) -> bool:
     """
     if vectors.rows != vectors.width or vectors.rows < FEWEST:
         return False
-    some = torch.arange(min(vectors.rows, LOOKED_AT))
-    d = vectors.take(some)[:, some].double()
+    rows = torch.arange(min(vectors.rows, LOOKED_AT))
+    d = vectors.take(rows)[:, rows].double()
     near = _rounding(d)
-    kept = [(d == d.mT) | ((d - d.mT).abs() <= near), d.diagonal().abs() <= near, ~(d < -near)]
-    if near == 0 or any(float(share.double().mean()) < _MOSTLY for share in kept):
+    holds = [(d == d.mT) | ((d - d.mT).abs() <= near), d.diagonal().abs() <= near, ~(d < -near)]
+    if near == 0 or any(float(share.double().mean()) < _MOSTLY for share in holds):
         return False
     try:
         check_distances(_without_rounding(d))
@@ -355,8 +355,8 @@ def random_network(nodes: int, edges: int, seed: int) -> Graph:
     _, first = torch.unique(pairs, dim=0, return_inverse=True)
     seen = torch.full((int(first.max()) + 1,), len(pairs))
     seen.scatter_reduce_(0, first, torch.arange(len(pairs)), "amin")
-    kept = pairs[seen.sort().values[:edges]]  # the first so many that differ
-    graph = Graph("random graph", kept.t().contiguous(), torch.empty(nodes, 0))
+    chosen = pairs[seen.sort().values[:edges]]  # the first so many that differ
+    graph = Graph("random graph", chosen.t().contiguous(), torch.empty(nodes, 0))
     return graph.part(graph.components() == 0)
 
 
@@ -432,8 +432,8 @@ def _may_be_vectors(path: Path) -> bool:
 
 def _first_rows(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        told = (line for line in lines if line.strip() and not line.startswith(_COMMENTS))
-        return [_fields(line) for line in itertools.islice(told, _LINES_LOOKED_AT)]
+        content = (line for line in lines if line.strip() and not line.startswith(_COMMENTS))
+        return [_fields(line) for line in itertools.islice(content, _LINES_LOOKED_AT)]
 
 
 def _fields(line: str) -> list[str]:

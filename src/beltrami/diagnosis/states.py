@@ -40,10 +40,10 @@ def open_states(config: DiagnoseConfig, tick: Tick) -> HiddenStates:
         rows.append(seen.points.float())
         tokens += tokenizer.convert_ids_to_tokens(seen.tokens)
         tick((i + 1) / len(prompts))
-    told = (
+    key = (
         f"{model_fingerprint(config.source)} {config.layer} {config.prompts} "
         f"{hashlib.sha256(config.texts.read_bytes()).hexdigest()}"
     )
     name = f"{Path(config.source).name}, layer {config.layer}, {config.texts.name}"
-    digest = hashlib.sha256(told.encode()).hexdigest()
+    digest = hashlib.sha256(key.encode()).hexdigest()
     return HiddenStates(torch.cat(rows), tokens, name, digest, cut)

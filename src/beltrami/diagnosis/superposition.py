@@ -25,8 +25,8 @@ QUANTILES = 201  # of the norms, for their picture
 NUMBERS_AT_ONCE = 1 << 24  # that are read, 64 MiB: so large that the system takes them back
 ABOUT = 1.5  # times 1/m, which still is about 1/m
 FEWEST = 2  # rows that can be compared
-# Rows are told apart by so many random projections, which keep distances to about an eighth: those
-# that repeat each other, as padding does, are much nearer than all others.
+# Dimensions of the random projections that tell rows apart: they keep distances to about an eighth,
+# and rows that repeat each other, as padding does, are much nearer than all others.
 SKETCH = 32
 _PASSES = 4  # over the rows: one here, three for the overlaps
 
@@ -46,7 +46,7 @@ def superposition(
     zero = finite_rows & (norms == 0)
     like_padding = unused_rows(sketch) & finite_rows & ~zero
     used = finite_rows & ~zero & ~tokenless & ~like_padding
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "table": table.role,
         "tensor": table.vectors.tensor,
         "rows": len(norms),
@@ -60,41 +60,39 @@ def superposition(
             "rows_that_repeat_each_other": int((like_padding & ~tokenless).sum()),
         },
     }
-    if found["compared"] < FEWEST:
+    if result["compared"] < FEWEST:
         tick(1.0)
-        left = left_out(found)
+        left = left_out(result)
         why = f" once {left} are left out" if left else ""
-        return {**found, "missing": f"{found['compared']} rows are too few to compare{why}"}
+        return {**result, "missing": f"{result['compared']} rows are too few to compare{why}"}
     measured = overlaps(rows, used=used, pairs=pairs, seed=seed)
     tick(1.0)
-    found["overlaps"] = _written(measured)
-    found["ratio"] = measured.mean_squared / measured.random
-    found["ratio_centred"] = finite(measured.mean_squared_centred / measured.random)
-    found["norms"] = _norms(norms[used])
-    found["reading"] = reading(found)
-    return found
+    result["overlaps"] = _written(measured)
+    result["ratio"] = measured.mean_squared / measured.random
+    result["ratio_centred"] = finite(measured.mean_squared_centred / measured.random)
+    result["norms"] = _norms(norms[used])
+    result["reading"] = reading(result)
+    return result
 
 
-def left_out(found: dict[str, Any]) -> str:
+def left_out(result: dict[str, Any]) -> str:
     """Which rows are not compared, in words; empty if all are."""
-    counts = found["left_out"].items()
+    counts = result["left_out"].items()
     return ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in counts if n)
 
 
-def as_overlaps(found: dict[str, Any]) -> Overlaps:
-    """The measurement again, from its numbers."""
+def as_overlaps(numbers: dict[str, Any]) -> Overlaps:
+    """Rebuild the measurement from its JSON."""
     given: dict[str, Any] = {}
     for field in fields(Overlaps):
-        value = found[field.name]
+        value = math.nan if numbers[field.name] is None else numbers[field.name]
         given[field.name] = tuple(value) if isinstance(value, list) else value
-        if value is None:
-            given[field.name] = math.nan
     return Overlaps(**given)
 
 
-def reading(found: dict[str, Any]) -> str:
+def reading(result: dict[str, Any]) -> str:
     """What the overlaps say, in words."""
-    measured, raw, centred = found["overlaps"], found["ratio"], found["ratio_centred"]
+    measured, raw, centred = result["overlaps"], result["ratio"], result["ratio_centred"]
     if measured["rows"] <= measured["dimensions"]:
         return (
             f"There are no more rows ({measured['rows']:,}) than dimensions "
@@ -145,10 +143,10 @@ class _Rows:
         projection = _projection(width)
         sketch = torch.empty(n, projection.shape[1], dtype=torch.float64)
         for first, block in self._blocks():
-            some = slice(first, first + len(block))
+            rows = slice(first, first + len(block))
             wide = block.double()
-            norms[some] = torch.linalg.vector_norm(wide, dim=1)
-            sketch[some] = _mended(wide) @ projection
+            norms[rows] = torch.linalg.vector_norm(wide, dim=1)
+            sketch[rows] = _mended(wide) @ projection
         return norms, sketch
 
     def _blocks(self) -> Iterator[tuple[int, Tensor]]:
@@ -173,13 +171,13 @@ def _mended(block: Tensor) -> Tensor:
 
 
 def _written(measured: Overlaps) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, value in asdict(measured).items():
         if isinstance(value, tuple):
-            found[name] = [significant(v) if isinstance(v, float) else v for v in value]
+            numbers[name] = [significant(v) if isinstance(v, float) else v for v in value]
         else:
-            found[name] = finite(value) if isinstance(value, float) else value
-    return found
+            numbers[name] = finite(value) if isinstance(value, float) else value
+    return numbers
 
 
 def _norms(norms: Tensor) -> dict[str, Any]:

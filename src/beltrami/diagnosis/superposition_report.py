@@ -23,11 +23,11 @@ ROLES = {
 }
 
 
-def superposition_section(found: dict[str, Any]) -> Section:
+def superposition_section(result: dict[str, Any]) -> Section:
     """What was measured, in words, pictures and numbers."""
-    if "missing" in found:
-        return Section(HEADING, (f"Not measured: {found['missing']}.",))
-    measured, norms = found["overlaps"], found["norms"]
+    if "missing" in result:
+        return Section(HEADING, (f"Not measured: {result['missing']}.",))
+    measured, norms = result["overlaps"], result["norms"]
     picture = Figure(
         "Overlaps of pairs",
         as_overlaps(measured).plot().svg,
@@ -45,34 +45,34 @@ def superposition_section(found: dict[str, Any]) -> Section:
     lengths = Figure("Norms", chart, "By quantiles of the rows that are compared.", wide=True)
     return Section(
         HEADING,
-        (found["reading"], WHAT_OVERLAP_IS, measured_rows(found)),
+        (result["reading"], WHAT_OVERLAP_IS, measured_rows(result)),
         (picture, lengths),
-        (_table(found),),
+        (_table(result),),
     )
 
 
-def measured_rows(found: dict[str, Any]) -> str:
+def measured_rows(result: dict[str, Any]) -> str:
     """Which rows were compared, and which were not."""
-    tensor = f" ({found['tensor']})" if found["tensor"] else ""
-    told = (
-        f"Compared are {found['compared']:,} of {found['rows']:,} rows of "
-        f"{ROLES[found['table']]}{tensor}."
+    tensor = f" ({result['tensor']})" if result["tensor"] else ""
+    text = (
+        f"Compared are {result['compared']:,} of {result['rows']:,} rows of "
+        f"{ROLES[result['table']]}{tensor}."
     )
-    if left := left_out(found):
-        told += f" Left out: {left}."
-    if found["width"] != found["hidden_width"]:
-        told += (
-            f" Rows have {found['width']:,} numbers, and the model's states "
-            f"{found['hidden_width']:,}, which are projected first; m is {found['width']:,} here."
+    if left := left_out(result):
+        text += f" Left out: {left}."
+    if result["width"] != result["hidden_width"]:
+        text += (
+            f" Rows have {result['width']:,} numbers, and the model's states "
+            f"{result['hidden_width']:,}, which are projected first; m is {result['width']:,} here."
         )
-    return told
+    return text
 
 
-def _table(found: dict[str, Any]) -> Table:
-    measured, norms = found["overlaps"], found["norms"]
+def _table(result: dict[str, Any]) -> Table:
+    measured, norms = result["overlaps"], result["norms"]
     rows = (
         Row("Overlap", "mean squared cosine", _pair(measured, "mean_squared")),
-        Row("times 1/m", "1: as random", (number(found["ratio"]), number(found["ratio_centred"]))),
+        Row("times 1/m", "1: as random", _pair(result, "ratio")),
         Row("Mean |cos|", "", _pair(measured, "mean_absolute")),
         Row("From equal overlaps", "0: an equiangular frame", _pair(measured, "etf_distance")),
         Row("of random directions", "1/m", (number(measured["random"]),) * 2),
@@ -90,5 +90,5 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}".replace("-", "−")
 
 
-def _pair(found: dict[str, Any], name: str) -> tuple[str, str]:
-    return number(found[name]), number(found[f"{name}_centred"])
+def _pair(measured: dict[str, Any], name: str) -> tuple[str, str]:
+    return number(measured[name]), number(measured[f"{name}_centred"])

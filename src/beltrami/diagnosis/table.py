@@ -20,19 +20,20 @@ EXAMPLES = 12
 
 
 def table(source: VectorSource, rows: Tensor, tick: Tick) -> dict[str, Any]:
-    """Norms of all rows; the rest of those named."""
+    """Norms of all rows; isotropy, dimension and hubness of `rows`."""
     points = source.points(rows)
-    found: dict[str, Any] = {"norms": norms(source), "compared": len(rows)}
-    found["isotropy"] = plain(isotropy(points))
+    result: dict[str, Any] = {"norms": norms(source), "compared": len(rows)}
+    result["isotropy"] = plain(isotropy(points))
     tick(0.3)
     # Rows that occur twice, as unused tokens do, have no nearest neighbour that says anything.
     k = min(NEIGHBOURS, len(points) - 1)
     if k >= 3:
-        found["intrinsic_dimension"] = plain(intrinsic_dimension(points, k=k, metric=source.metric))
+        dimension = intrinsic_dimension(points, k=k, metric=source.metric)
+        result["intrinsic_dimension"] = plain(dimension)
         tick(0.7)
         hubs = hubness(points, k=min(OF_HUBS, k), metric=source.metric)
-        found["hubness"] = {**plain(hubs), "hub_label": source.label(int(rows[hubs.hub]))}
-    return found
+        result["hubness"] = {**plain(hubs), "hub_label": source.label(int(rows[hubs.hub]))}
+    return result
 
 
 def norms(source: VectorSource) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def norms(source: VectorSource) -> dict[str, Any]:
     ordered, place = source.norms.sort()
     n = len(ordered)
     at = torch.linspace(0, n - 1, min(QUANTILES, n)).round().long()
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "mean": float(ordered.mean()),
         "least": float(ordered[0]),
         "median": float(ordered[n // 2]),
@@ -49,8 +50,8 @@ def norms(source: VectorSource) -> dict[str, Any]:
         "quantiles": [significant(v) for v in ordered[at].tolist()],
     }
     if source.labels is not None:
-        found["bands"] = [_band(source, name, share, ordered, place) for name, share in BANDS]
-    return found
+        result["bands"] = [_band(source, name, share, ordered, place) for name, share in BANDS]
+    return result
 
 
 def _band(
@@ -59,11 +60,11 @@ def _band(
     """Some rows whose norms are next to a quantile."""
     n = len(ordered)
     first = min(max(0, round(share * (n - 1)) - EXAMPLES // 2), max(0, n - EXAMPLES))
-    some = slice(first, first + EXAMPLES)
+    near = slice(first, first + EXAMPLES)
     return {
         "name": name,
         "share_shorter": share,
-        "from": float(ordered[some][0]),
-        "to": float(ordered[some][-1]),
-        "examples": [source.label(row) for row in place[some].tolist()],
+        "from": float(ordered[near][0]),
+        "to": float(ordered[near][-1]),
+        "examples": [source.label(row) for row in place[near].tolist()],
     }

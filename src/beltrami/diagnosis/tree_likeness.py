@@ -35,7 +35,7 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
     noises = {NOISE: source.noise}
     if source.noise_at_radii:
         noises[AT_RADII] = source.noise_at_radii
-    found: dict[str, list[float]] = {name: [] for name in (DATA, *noises, *REFERENCES)}
+    scores: dict[str, list[float]] = {name: [] for name in (DATA, *noises, *REFERENCES)}
     deltas, diameters = [], []
     done = 0
 
@@ -43,36 +43,36 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
         nonlocal done
         value = delta_hyperbolicity(d, "distances").relative
         done += 1
-        tick(done / (len(drawn) * len(found)))
+        tick(done / (len(drawn) * len(scores)))
         return value
 
-    for i, one in enumerate(drawn):
-        n, own = len(one.rows), seed + i
-        delta = delta_hyperbolicity(one.distances, "distances")
+    for i, sample in enumerate(drawn):
+        n, own = len(sample.rows), seed + i
+        delta = delta_hyperbolicity(sample.distances, "distances")
         deltas.append(delta.delta)
         diameters.append(delta.diameter)
-        found[DATA].append(delta.relative)
+        scores[DATA].append(delta.relative)
         done += 1
-        found[NOISE].append(relative(source.null(one, own)))
+        scores[NOISE].append(relative(source.null(sample, own)))
         if AT_RADII in noises:
-            null = source.null_at_radii(one, own)
+            null = source.null_at_radii(sample, own)
             assert null is not None
-            found[AT_RADII].append(relative(null))
-        found["tree"].append(relative(tree_distances(n, seed=own)))
-        found["sphere"].append(relative(sphere_distances(n, seed=own)))
+            scores[AT_RADII].append(relative(null))
+        scores["tree"].append(relative(tree_distances(n, seed=own)))
+        scores["sphere"].append(relative(sphere_distances(n, seed=own)))
         degree = min(DEGREE, n - 1)
-        found["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
-    nearest = min(noises, key=lambda name: sum(found[name]))
-    excess = [d - n for d, n in zip(found[DATA], found[nearest], strict=True)]
-    mean = sum(found[DATA]) / len(found[DATA])
+        scores["random graph"].append(relative(random_graph_distances(n, degree=degree, seed=own)))
+    nearest = min(noises, key=lambda name: sum(scores[name]))
+    excess = [d - n for d, n in zip(scores[DATA], scores[nearest], strict=True)]
+    mean = sum(scores[DATA]) / len(scores[DATA])
     return {
-        "relative_delta": {name: mean_of(values) for name, values in found.items()},
+        "relative_delta": {name: mean_of(values) for name, values in scores.items()},
         "excess_over_noise": mean_of(excess),
-        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(found[nearest])),
+        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(scores[nearest])),
         "delta": mean_of(deltas),
         "diameter": mean_of(diameters),
         "curvature_by_rule_of_thumb": curvature_estimate(mean),
-        "values": found,
+        "values": scores,
         "compared": len(drawn[0].rows),
         "samples": len(drawn),
         "all_points": len(drawn[0].rows) == source.count,

@@ -10,7 +10,7 @@ from beltrami.diagnosis.tree_likeness import DATA
 
 LITTLE, STRONG = 0.25, 0.6  # of the way from noise to a tree
 WORTH = 0.1  # share of flat space's distortion that hyperbolic space saves
-BROKEN = 0.01  # share of triangles that are none, above which distances are none
+BROKEN = 0.01  # share of violated triangle inequalities, above which there is no verdict
 RULE = (
     "The rule: δ, Gromov's measure relative to the diameter, is compared with that of noise of the "
     "same size and spread and, but for graphs, of noise with the spread of the data's directions "
@@ -50,10 +50,10 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
     """The verdict on tree-likeness, with what the fits of curvature add where there are any.
 
     Args:
-        tree, fits: these parts. broken: the share of triangles that are none.
+        tree, fits: these parts. broken: the share of violated triangle inequalities.
     """
     nearest = tree["nearest_noise"]
-    delta = {name: as_interval(found) for name, found in tree["relative_delta"].items()}
+    delta = {name: as_interval(estimate) for name, estimate in tree["relative_delta"].items()}
     excess, way = (as_interval(tree[k]) for k in ("excess_over_noise", "way_from_noise_to_a_tree"))
     reason = (
         f"Relative δ is {delta[DATA].format()}, that of {tree['noises'][nearest]} "
@@ -102,15 +102,15 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
             False,
         )
     how = "strongly" if level == "strong" else "somewhat"
-    found = distortions(fits) if fits is not None else None
-    if found is None:
+    fit = distortions(fits) if fits is not None else None
+    if fit is None:
         return Verdict(f"These data are {how} tree-like.", reason, level, True)
     reason += (
-        f" In {found.dimensions} dimensions hyperbolic space distorts the distances by "
-        f"{found.hyperbolic:.3f} in the mean and flat space by {found.flat:.3f}; of noise these "
-        f"are {found.noise_hyperbolic:.3f} and {found.noise_flat:.3f}."
+        f" In {fit.dimensions} dimensions hyperbolic space distorts the distances by "
+        f"{fit.hyperbolic:.3f} in the mean and flat space by {fit.flat:.3f}; of noise these "
+        f"are {fit.noise_hyperbolic:.3f} and {fit.noise_flat:.3f}."
     )
-    if found.hyperbolic > (1 - WORTH) * found.flat:
+    if fit.hyperbolic > (1 - WORTH) * fit.flat:
         return Verdict(
             f"These data are {how} tree-like, but flat space holds them about as well: try "
             "hyperbolic geometry only where few dimensions count.",

@@ -20,7 +20,7 @@ from beltrami.diagnosis.text_files import read_text
 
 WORDFREQ = "wordfreq, English"
 PER = 1e9  # words: Zipf's scale is the logarithm of occurrences in so many
-FEWEST = 30  # words, below which a correlation is not told
+FEWEST = 30  # words, below which no correlation is computed
 HIGHEST_BAND = 7
 DRAWS = 50  # samples for the p-value
 Z975 = 1.96  # standard errors to either side that are a 95 % interval
@@ -38,8 +38,8 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
             raise ValueError(
                 f"--frequencies {frequencies} needs labels, and {source.name} has none"
             )
-        told = read_frequencies(frequencies)
-        named, origin = [told.get(label) for label in source.labels], frequencies.name
+        by_label = read_frequencies(frequencies)
+        named, origin = [by_label.get(label) for label in source.labels], frequencies.name
     elif source.words is None:
         return {"missing": "the rows are not known to be words; --frequencies FILE names them"}
     else:
@@ -52,7 +52,7 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
         return {"missing": f"only {len(rows)} rows have a frequency, and {FEWEST} are the least"}
     counts = torch.tensor([named[row] for row in rows], dtype=torch.float64)
     norms = source.norms[torch.tensor(rows)]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "origin": origin,
         "words": len(rows),
         "spearman_of_norm_and_frequency": _correlation(norms, counts),
@@ -63,8 +63,8 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
     whole = whole[whole > 0]
     if len(whole.unique()) > 1 and len(whole) >= FEWEST_IN_TAIL:
         fit = power_law_fit(whole, draws=DRAWS, tick=lambda share: tick(0.2 + 0.8 * share))
-        found["power_law"] = {**plain(fit), "half_width": finite(Z975 * fit.error)}
-    return found
+        result["power_law"] = {**plain(fit), "half_width": finite(Z975 * fit.error)}
+    return result
 
 
 def wordfreq_version() -> str:
@@ -77,7 +77,7 @@ def wordfreq_version() -> str:
 
 def read_frequencies(path: Path) -> dict[str, float]:
     """Label and count of each line of a CSV or TSV file; a header is skipped."""
-    found: dict[str, float] = {}
+    frequencies: dict[str, float] = {}
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     lines = io.StringIO(read_text(path, "--frequencies"), newline="")
     for number, fields in enumerate(csv.reader(lines, delimiter=delimiter), 1):
@@ -93,11 +93,11 @@ def read_frequencies(path: Path) -> dict[str, float]:
                 f"{delimiter.join(fields)!r}"
             ) from error
         if not 0 <= count < math.inf:
-            raise ValueError(f"--frequencies {path}, line {number}: {count} is no count")
-        found[label] = count
-    if not found:
+            raise ValueError(f"--frequencies {path}, line {number}: {count} is not a count")
+        frequencies[label] = count
+    if not frequencies:
         raise ValueError(f"--frequencies {path} has no counts")
-    return found
+    return frequencies
 
 
 def _wordfreq(tokens: Any) -> list[float | None]:
@@ -130,16 +130,16 @@ def fisher_interval(correlation: float, n: int) -> dict[str, float | None]:
 def _bands(counts: torch.Tensor, norms: torch.Tensor) -> list[dict[str, Any]]:
     """Mean norms by decade of frequency, the most frequent first."""
     decade = counts.log10().floor().clamp(max=HIGHEST_BAND)
-    found = []
+    bands = []
     for power in sorted(set(decade.tolist()), reverse=True):
-        some = norms[decade == power]
-        mean = mean_of(some.tolist())
-        found.append(
+        in_band = norms[decade == power]
+        mean = mean_of(in_band.tolist())
+        bands.append(
             {
                 "from_log10": int(power),
-                "words": len(some),
+                "words": len(in_band),
                 "mean_norm": mean["mean"],
                 "half_width": mean["half_width"],
             }
         )
-    return found
+    return bands

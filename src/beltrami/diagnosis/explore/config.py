@@ -1,4 +1,4 @@
-"""What `beltrami explore` can be told."""
+"""Options of `beltrami explore`."""
 
 from __future__ import annotations
 

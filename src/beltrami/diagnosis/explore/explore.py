@@ -42,22 +42,22 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
                 f"{source.name} has {source.count:,} nodes; give --points {source.count}, if the "
                 "page may be that large, or a part of it"
             )
-        cloud, told = graph_cloud(source.network), "by depth, with subtrees in sectors"
+        cloud, how = graph_cloud(source.network), "by depth, with subtrees in sectors"
     elif config.method == "sectors":
         raise ValueError(f"--method sectors is for trees and graphs; {source.name} is none")
     else:
-        cloud, told = vector_cloud(source, config, tick)
+        cloud, how = vector_cloud(source, config, tick)
     count = len(cloud.labels)
     lead = (
         f"{count:,} {'nodes' if isinstance(source, GraphSource) else 'points'} in the Poincaré "
-        f"disk, {told}."
+        f"disk, {how}."
     )
     return _write(config, cloud, source.name, lead, _facts(source, count))
 
 
 def _of_run(config: ExploreConfig, tick: Tick) -> Path:
-    cloud, told, facts = run_cloud(config, tick)
-    lead = f"{len(cloud.labels):,} learned points in the Poincaré disk, {told}."
+    cloud, how, facts = run_cloud(config, tick)
+    lead = f"{len(cloud.labels):,} learned points in the Poincaré disk, {how}."
     made = ("Made by", f"beltrami {__version__}")
     return _write(config, cloud, Path(config.source).name, lead, [*facts, made])
 

@@ -67,7 +67,7 @@ def breadth_first_tree(network: Graph) -> tuple[Tree, list[int]]:
 
 def families(tree: Tree) -> list[str]:
     """The child of the root that each node is or is below of; the root is its own."""
-    found: list[str] = []
+    names: list[str] = []
     for node, parent in enumerate(tree.parent):
-        found.append(tree.labels[node] if parent <= 0 else found[parent])
-    return found
+        names.append(tree.labels[node] if parent <= 0 else names[parent])
+    return names

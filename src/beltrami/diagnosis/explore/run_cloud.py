@@ -40,8 +40,8 @@ def run_cloud(
         ValueError: for a run without points, a trial that is not there, data that have changed.
     """
     folder = Path(config.source)
-    asked = read_document(folder / CONFIG) or {}
-    recipe = asked.get("recipe")
+    document = read_document(folder / CONFIG) or {}
+    recipe = document.get("recipe")
     if recipe not in SHOWN:
         known = " and ".join(SHOWN)
         raise ValueError(f"{folder} is a run of {recipe}; pages are made of runs of {known}")
@@ -50,7 +50,7 @@ def run_cloud(
             f"--method {config.method} is not for runs; they take {', '.join(METHODS)}"
         )
     name, trial, points = _trial(folder, config.trial, SHOWN[recipe])
-    hierarchy = _hierarchy(folder, asked)
+    hierarchy = _hierarchy(folder, document)
     if len(points) != len(hierarchy):
         raise ValueError(f"{name} of {folder} has {len(points)} points for {len(hierarchy)} nodes")
     if len(hierarchy) > config.points:
@@ -61,7 +61,7 @@ def run_cloud(
     x = points.double()
     if trial["model"] == "poincare":
         x = poincare.to_lorentz(x, C)
-    disk, told = _in_disk(x, config, tick)
+    disk, how = _in_disk(x, config, tick)
     tree = hierarchy.spanning_tree()
     family = dict(zip(tree.labels, families(tree), strict=True))
     cloud = Cloud(
@@ -80,7 +80,7 @@ def run_cloud(
         ("Taxonomy", hierarchy.name),
     ]
     tick(1.0)
-    return cloud, told, facts
+    return cloud, how, facts
 
 
 def _in_disk(x: Tensor, config: ExploreConfig, tick: Callable[[float], None]) -> tuple[Tensor, str]:
@@ -95,43 +95,43 @@ def _in_disk(x: Tensor, config: ExploreConfig, tick: Callable[[float], None]) ->
         return poincare.from_lorentz(x, C), "as they were learned"
     seen = horopca(x, C, seed=config.seed, tick=tick) if method == "horopca" else tangent_pca(x, C)
     words = "HoroPCA" if method == "horopca" else "tangent PCA"
-    told = f"by {words} of {dimensions} dimensions (distortion {seen.distortion:.3f})"
-    return poincare.from_lorentz(seen.points, C), told
+    how = f"by {words} of {dimensions} dimensions (distortion {seen.distortion:.3f})"
+    return poincare.from_lorentz(seen.points, C), how
 
 
 def _trial(folder: Path, wanted: str, best_by: str) -> tuple[str, Mapping[str, Any], Tensor]:
     """Name, record and points of a trial: the one that is wanted, or the best in a curved space."""
-    found: dict[str, Mapping[str, Any]] = {}
+    trials: dict[str, Mapping[str, Any]] = {}
     for path in sorted(folder.glob(f"trials/*/{RESULT}")):
         try:
             record = read_result(path)
         except (OSError, ValueError):
             continue  # of a trial that is damaged, which the run would make again
         if record["trial"].get("model") in CURVED and record["diverged"] is None:
-            found[path.parent.name] = record
-    if not found:
+            trials[path.parent.name] = record
+    if not trials:
         raise ValueError(
             f"{folder} has no finished trial in one hyperbolic space ({' or '.join(CURVED)})"
         )
-    if wanted and wanted not in found:
-        raise ValueError(f"--trial {wanted} is not among those of {folder}: {', '.join(found)}")
-    name = wanted or max(found, key=lambda one: found[one]["metrics"].get(best_by) or 0.0)
+    if wanted and wanted not in trials:
+        raise ValueError(f"--trial {wanted} is not among those of {folder}: {', '.join(trials)}")
+    name = wanted or max(trials, key=lambda trial: trials[trial]["metrics"].get(best_by) or 0.0)
     path = folder / "trials" / name / MODEL
     try:
         points = load_file(path)["weight"]
     except (OSError, SafetensorError, KeyError) as error:
         raise ValueError(f"{path} holds no points; run it again with --resume") from error
-    return name, found[name]["trial"], points
+    return name, trials[name]["trial"], points
 
 
-def _hierarchy(folder: Path, asked: Mapping[str, Any]) -> Hierarchy:
+def _hierarchy(folder: Path, document: Mapping[str, Any]) -> Hierarchy:
     """The taxonomy of a run, if it is still what it was."""
-    settings = asked["settings"]
+    settings = document["settings"]
     try:
         hierarchy = load_hierarchy(settings["data"], root=settings["root"])
     except (OSError, ValueError) as error:
         raise ValueError(f"the data of {folder} are needed, too: {error}") from error
-    if hierarchy.digest() != asked["data"]["digest"]:
+    if hierarchy.digest() != document["data"]["digest"]:
         raise ValueError(
             f"{settings['data']} is not what {folder} was trained on; its points have other labels"
         )

@@ -37,16 +37,16 @@ def vector_cloud(source: Source, config: ExploreConfig, tick: Tick) -> tuple[Clo
     g = torch.Generator().manual_seed(config.seed)
     rows = torch.randperm(source.count, generator=g)[:most].sort().values
     if method == "hmds":
-        disk, told = _by_distances(source, rows, config.seed)
+        disk, how = _by_distances(source, rows, config.seed)
     elif not isinstance(source, VectorSource):
         raise ValueError(f"--method {method} needs vectors, and {source.name} has distances alone")
     elif method == "as-is":
-        disk, told = _as_is(source, rows), "as they are"
+        disk, how = _as_is(source, rows), "as they are"
     else:
-        disk, told = _tangent_pca(source.points(rows)), "by tangent PCA"
+        disk, how = _tangent_pca(source.points(rows)), "by tangent PCA"
     tick(1.0)
     labels = [source.label(row) for row in rows.tolist()]
-    return Cloud(disk, labels, _columns(source, rows)), told
+    return Cloud(disk, labels, _columns(source, rows)), how
 
 
 def _by_distances(source: Source, rows: Tensor, seed: int) -> tuple[Tensor, str]:
@@ -96,10 +96,10 @@ def _columns(source: Source, rows: Tensor) -> Mapping[str, Sequence[str] | Seque
         return {}
     extras = source.vectors.extras
     own = "norm" if "norm" not in extras else "norm of the vector"
-    found: dict[str, Sequence[str] | Sequence[float]] = {own: source.norms[rows].tolist()}
+    columns: dict[str, Sequence[str] | Sequence[float]] = {own: source.norms[rows].tolist()}
     usable = source.usable[rows].tolist()
     for name, values in extras.items():
-        kept = [values[row] for row in usable]
-        texts = any(isinstance(value, str) for value in kept)
-        found[name] = ["" if v is None else str(v) for v in kept] if texts else kept
-    return found
+        column = [values[row] for row in usable]
+        texts = any(isinstance(value, str) for value in column)
+        columns[name] = ["" if v is None else str(v) for v in column] if texts else column
+    return columns
