@@ -118,16 +118,15 @@ def damaged_files(name: str | Entry) -> list[str] | None:
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder; None where it is missing, incomplete, or contradicts itself."""
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return _parse(found)
+        return _parse(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def content_digest(files: Iterable[StoredFile]) -> str:
     """SHA-256 of the files' list as `sha256sum` prints it, sorted by path, without the notices."""
-    kept = sorted((f.path, f.sha256) for f in files if not f.path.startswith(f"{NOTICES}/"))
-    lines = "".join(f"{digest}  {path}\n" for path, digest in kept)
+    listed = sorted((f.path, f.sha256) for f in files if not f.path.startswith(f"{NOTICES}/"))
+    lines = "".join(f"{digest}  {path}\n" for path, digest in listed)
     return hashlib.sha256(lines.encode("utf-8")).hexdigest()
 
 
@@ -137,11 +136,11 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _parse(found: Any) -> Manifest:
-    if not isinstance(found, dict) or found.pop("format") != FORMAT:
+def _parse(record: Any) -> Manifest:
+    if not isinstance(record, dict) or record.pop("format") != FORMAT:
         raise ValueError("another format")
-    files = tuple(StoredFile(**file) for file in found.pop("files"))
-    manifest = Manifest(files=files, **found)
+    files = tuple(StoredFile(**file) for file in record.pop("files"))
+    manifest = Manifest(files=files, **record)
     for file in files:
         place = PurePosixPath(file.path)
         if place.is_absolute() or ".." in place.parts or not isinstance(file.size, int):

@@ -35,9 +35,9 @@ def parse_entries(text: str) -> list[Entry]:
 def _entry(table: Mapping[str, Any]) -> Entry:
     name = table.get("name", "(an entry without a name)")
     try:
-        kept = tuple(Kept(**file) for file in table["files"])
+        patterns = tuple(Kept(**file) for file in table["files"])
         lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-        return Entry(**{"sha256": None, "content": None, **table, **lists, "files": kept})
+        return Entry(**{"sha256": None, "content": None, **table, **lists, "files": patterns})
     except (KeyError, TypeError) as error:
         raise ValueError(f"{name}: not an entry of the catalogue: {error}") from error
 

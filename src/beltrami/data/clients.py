@@ -49,11 +49,11 @@ def download(entry: Entry, folder: Path) -> Path:
         code, output = _run([*_program(entry.kind), "download", entry.package], folder)
     if code:
         raise ClientError(f"{PROGRAMS[entry.kind]} failed: {reason(entry.kind, output)}")
-    found = sorted(folder.glob(f"*{SUFFIXES[entry.kind]}"))
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "nothing"
+    packages = sorted(folder.glob(f"*{SUFFIXES[entry.kind]}"))
+    if len(packages) != 1:
+        names = ", ".join(path.name for path in packages) or "nothing"
         raise ClientError(f"{PROGRAMS[entry.kind]} was to bring one package file, brought {names}")
-    return found[0]
+    return packages[0]
 
 
 def by_hand(entry: Entry) -> str:
@@ -71,10 +71,9 @@ def reason(kind: Kind, output: str) -> str:
         offline = any("connection broken" in line for line in lines)
         return (errors or lines or ["no message"])[-1] + (" (no connection)" if offline else "")
     if kind == "npm":
-        told = [line.removeprefix("npm error").strip() for line in lines if "npm error" in line]
-        facts = [
-            line for line in told if line.split(" ", 1)[0] not in ("", "code", "syscall", "errno")
-        ]
+        messages = [line.removeprefix("npm error").strip() for line in lines if "npm error" in line]
+        codes = ("", "code", "syscall", "errno")
+        facts = [message for message in messages if message.split(" ", 1)[0] not in codes]
         return (facts or lines or ["no message"])[0 if facts else -1]
     errors = [line for line in lines if line.startswith("E:")]
     text = (errors or lines or ["no message"])[-1]
@@ -110,8 +109,8 @@ def _program(kind: Kind) -> list[str]:
         return [sys.executable, "-P", "-m", "pip"]
     names = ("pip3", "pip") if kind == "pypi" else (PROGRAMS[kind],)
     for name in names:
-        if found := shutil.which(name):
-            return [found]
+        if program := shutil.which(name):
+            return [program]
     raise ClientError(f"{PROGRAMS[kind]} is not installed")
 
 

@@ -183,26 +183,26 @@ def ancestors(edges: Ints, longest: Ints, most: int) -> tuple[Ints, Ints]:
 
 
 def contains(keys: Ints, wanted: Ints) -> NDArray[np.bool_]:
-    """Which of the wanted keys are among the others."""
+    """Which of the wanted keys are among `keys`."""
     if not len(keys):
         return np.zeros(len(wanted), dtype=bool)
     keys = np.sort(keys)
     place = np.searchsorted(keys, wanted)
-    found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == wanted
-    return found
+    among: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == wanted
+    return among
 
 
 def reachable(near: Neighbours, source: int) -> NDArray[np.bool_]:
-    """Which nodes there is a way to, the source among them."""
+    """Which nodes can be reached from the source, itself included."""
     start, values = near.start.tolist(), near.values.tolist()
     inside = bytearray(len(start) - 1)
     inside[source] = 1
-    found = [source]
-    for node in found:  # grows while it is walked
+    queue = [source]
+    for node in queue:  # grows while it is walked
         for other in values[start[node] : start[node + 1]]:
             if not inside[other]:
                 inside[other] = 1
-                found.append(other)
+                queue.append(other)
     return np.frombuffer(inside, dtype=bool)
 
 

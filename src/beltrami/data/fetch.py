@@ -119,13 +119,13 @@ def _mismatch(archive: Path, entry: Entry) -> str | None:
     """
     if entry.sha256 is None or (entry.kind == "debian" and entry.content is not None):
         return None
-    found = file_digest(archive)
-    if found == entry.sha256:
+    digest = file_digest(archive)
+    if digest == entry.sha256:
         return None
     size, wanted = archive.stat().st_size, entry.size
     if size < wanted:
         return f"not {entry.source}, or cut short: {size:,} of {wanted:,} bytes"
-    return f"not {entry.source}: its SHA-256 is {found}, expected {entry.sha256}"
+    return f"not {entry.source}: its SHA-256 is {digest}, expected {entry.sha256}"
 
 
 def _fetched(entry: Entry, note: Note) -> Path:

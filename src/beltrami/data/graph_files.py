@@ -150,7 +150,7 @@ class NodeNames:
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """All names."""
+        """All names, by number."""
         return tuple(self._number)
 
 

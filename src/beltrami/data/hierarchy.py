@@ -150,8 +150,8 @@ class Hierarchy:
     def reduction(self) -> Hierarchy:
         """The same order of nodes with the fewest edges: none that other edges imply."""
         _, implied = self._ancestors()
-        kept = ~dag.contains(implied, dag.encode(self.edges.numpy(), len(self)))
-        return replace(self, edges=self.edges[torch.from_numpy(kept)])
+        needed = ~dag.contains(implied, dag.encode(self.edges.numpy(), len(self)))
+        return replace(self, edges=self.edges[torch.from_numpy(needed)])
 
     def spanning_tree(self) -> Tree:
         """A tree in which each node keeps its first parent; several roots get one above them."""
@@ -178,12 +178,12 @@ class Hierarchy:
         inside = dag.reachable(self._children, self.index(label))
         number = np.cumsum(inside) - 1
         edges = self.edges.numpy()
-        kept = edges[inside[edges].all(axis=1)]
+        inside_edges = edges[inside[edges].all(axis=1)]
         nodes = np.flatnonzero(inside).tolist()
         return Hierarchy(
             f"{self.name}:{label}",
             tuple(self.labels[node] for node in nodes),
-            torch.from_numpy(number[kept]),
+            torch.from_numpy(number[inside_edges]),
             tuple(self.ranks[node] for node in nodes) if self.ranks else None,
         )
 
@@ -209,8 +209,8 @@ class Hierarchy:
         near = Neighbours.parents(np.concatenate([edges, edges[:, ::-1]]), n)
         hops = np.full((len(start), n), -1, dtype=np.int32)
         for low in range(0, len(start), SOURCES_AT_A_TIME):
-            some = slice(low, low + SOURCES_AT_A_TIME)
-            dag.flood(near, start[some], hops[some])
+            block = slice(low, low + SOURCES_AT_A_TIME)
+            dag.flood(near, start[block], hops[block])
         return torch.from_numpy(hops)
 
     def digest(self) -> str:
@@ -248,9 +248,9 @@ def digest_of_graph(labels: Sequence[str], edges: Tensor) -> str:
 def near_matches(wanted: str, known: Sequence[str], most: int = QUOTED_NAMES) -> list[str]:
     """Names that look like the wanted one: those that contain it, else those of similar letters."""
     low = wanted.casefold()
-    found = [name for name in known if low in name.casefold()] if low else []
-    if found:
-        return sorted(found, key=len)[:most]
+    matches = [name for name in known if low in name.casefold()] if low else []
+    if matches:
+        return sorted(matches, key=len)[:most]
     pool = known
     if len(pool) > NEAR_MATCH_POOL:
         pool = [name for name in known if name[:1].casefold() == low[:1]][:NEAR_MATCH_POOL]

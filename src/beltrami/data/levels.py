@@ -64,10 +64,10 @@ def level_labels(
     targets: list[Tensor] = []
     classes: list[Tensor] = []
     depths: list[int] = []
-    for depth, found in _at_ranks(hierarchy, up, ranks) if ranks else _at_depths(hierarchy, up):
+    for depth, ancestors in _at_ranks(hierarchy, up, ranks) if ranks else _at_depths(hierarchy, up):
         if levels is not None and len(depths) == levels:
             break
-        members, target = torch.unique(found[found >= 0], return_inverse=True)
+        members, target = torch.unique(ancestors[ancestors >= 0], return_inverse=True)
         if len(members) < 2 and ranks:
             raise ValueError(
                 f"{hierarchy.name} has {len(members)} classes of rank {ranks[depth - 1]!r} above "
@@ -75,8 +75,8 @@ def level_labels(
             )
         if len(members) < 2:
             continue
-        row = torch.full_like(found, -1)
-        row[found >= 0] = target
+        row = torch.full_like(ancestors, -1)
+        row[ancestors >= 0] = target
         targets.append(row)
         classes.append(members)
         depths.append(depth)

@@ -152,12 +152,12 @@ def _installed(name: str, file: str) -> Path:
     from beltrami.data.cache import installed_path  # the only thing here that looks at the cache
 
     folder = installed_path(name)
-    found = sorted(folder.rglob(file)) if folder else []
-    if not found:
+    paths = sorted(folder.rglob(file)) if folder else []
+    if not paths:
         raise HierarchyError(
             f"the data set {name} is not installed; get it with: beltrami data get {name}"
         )
-    return found[-1]
+    return paths[-1]
 
 
 def _gene_ontology(ontology: str) -> Hierarchy:

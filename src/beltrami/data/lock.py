@@ -16,15 +16,15 @@ PAUSE = 0.1  # seconds between two tries
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[bool]:
     """Hold the lock file `path`; `waiting` is called once where another process holds it.
 
-    Gives False on a file system without locks (some network ones), where nobody is kept out.
+    Gives False on a file system without locks (some network ones), where locking has no effect.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = False
+    called = False
     with path.open("ab") as file:
         while (held := _try(file.fileno())) is None:
-            if not told:
+            if not called:
                 waiting()
-                told = True
+                called = True
             time.sleep(PAUSE)
         try:
             yield held

@@ -52,16 +52,16 @@ def read_obo(
                 f"(first on line {first.line})"
             )
     obsolete = {ident for ident, term in terms.items() if term.obsolete}
-    kept = {ident: term for ident, term in terms.items() if not term.obsolete}
-    names = {ident: term.name or ident for ident, term in kept.items()}
-    for term in kept.values():
+    current = {ident: term for ident, term in terms.items() if not term.obsolete}
+    names = {ident: term.name or ident for ident, term in current.items()}
+    for term in current.values():
         names.update({parent: parent for parent in term.parents if parent not in names})
     if not names:
         raise HierarchyError(f"{path} is empty: it has no [Term] that is not obsolete")
     idents = list(names)
     label = dict(zip(idents, unique_labels((names[ident], ident) for ident in idents), strict=True))
     collector = Collector(str(path))
-    for ident, term in kept.items():
+    for ident, term in current.items():
         collector.node(label[ident])
         for parent, line in term.parents.items():
             if parent in obsolete:

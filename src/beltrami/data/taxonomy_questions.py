@@ -75,12 +75,12 @@ def taxonomy_questions(
         if wrong is None or wrong in made or not all(asked_of[i] for i in (node, top, *wrong)):
             continue
         steps = len(way) - 1
-        told = "\n".join(_fact(names, a, b) for a, b in pairwise(way))
-        made[node, top] = WordProblem(_ask(names, node, top), YES, f"{told}\n{MARK} {YES}", steps)
+        proof = "\n".join(_fact(names, a, b) for a, b in pairwise(way))
+        made[node, top] = WordProblem(_ask(names, node, top), YES, f"{proof}\n{MARK} {YES}", steps)
         made[wrong] = WordProblem(_ask(names, *wrong), NO, f"{MARK} {NO}", steps)
-    found = list(made.values())
-    draws.shuffle(found)
-    return found
+    problems = list(made.values())
+    draws.shuffle(problems)
+    return problems
 
 
 def _ways(hierarchy: Hierarchy, most_steps: int) -> Iterator[Way]:

@@ -101,7 +101,7 @@ def place_of(name: str, entry: Entry) -> str | None:
     """Where the entry keeps the file of this name in the package."""
     inner = name.removeprefix(entry.root)
     below = name.startswith(entry.root)
-    if below and any(fnmatchcase(inner, kept.pattern) for kept in entry.files):
+    if below and any(fnmatchcase(inner, file.pattern) for file in entry.files):
         return inner
     if any(fnmatchcase(name, pattern) for pattern in entry.notices):
         return f"{NOTICES}/{PurePosixPath(name).name}"
@@ -134,9 +134,9 @@ def _write(member: Member, place: str, target: Path, budget: int) -> StoredFile:
 
 
 def _require_all(entry: Entry, places: list[str]) -> None:
-    for kept in entry.files:
-        if not any(fnmatchcase(place, kept.pattern) for place in places):
-            raise ArchiveError(f"lacks {entry.root}{kept.pattern}; not {entry.source}?")
+    for file in entry.files:
+        if not any(fnmatchcase(place, file.pattern) for place in places):
+            raise ArchiveError(f"lacks {entry.root}{file.pattern}; not {entry.source}?")
 
 
 def _members(archive: Path, entry: Entry) -> Iterator[Member]:

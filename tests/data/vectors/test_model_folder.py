@@ -103,9 +103,9 @@ def test_a_tokenizer_that_cannot_be_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ("{", "is no index of safetensors files"),
-        ('{"weight_map": 3}', "is no index of safetensors files"),
-        (json.dumps({"weight_map": {"wte.weight": "../x.safetensors"}}), "no file of the same"),
+        ("{", "is not an index of safetensors files"),
+        ('{"weight_map": 3}', "is not an index of safetensors files"),
+        (json.dumps({"weight_map": {"wte.weight": "../x.safetensors"}}), "not a file of the same"),
         (json.dumps({"weight_map": {"wte.weight": "x.safetensors"}}), "x.safetensors"),
     ],
 )

@@ -39,11 +39,11 @@ class ArrayVectors(Vectors):
         self._array, self._mapped = array, 0
 
     def _read(self, first: int, last: int) -> Tensor:
-        found = float32_tensor(self._array[first:last], self._where, first)
+        block = float32_tensor(self._array[first:last], self._where, first)
         self._mapped += self._array[first:last].nbytes
         if self._mapped > MOST_MAPPED:
             self._map_anew()
-        return found
+        return block
 
     def _map_anew(self) -> None:
         if isinstance(self._array, np.memmap):

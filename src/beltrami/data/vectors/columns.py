@@ -24,8 +24,8 @@ def label_column(names: Sequence[str], label: str | None, where: str) -> int | N
 
 
 def beside_columns(names: Sequence[str], besides: Sequence[str], where: str) -> tuple[int, ...]:
-    """The places of columns that the user named as no dimensions."""
-    return tuple(_place(names, one, "besides= (--besides)", where) for one in besides)
+    """The places of columns that the user named with besides=: not dimensions."""
+    return tuple(_place(names, name, "besides= (--besides)", where) for name in besides)
 
 
 def _place(names: Sequence[str], wanted: str, what: str, where: str) -> int:

@@ -58,15 +58,15 @@ def choose_tensor(
     if len(names) == 1:
         return names[0]
     ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
-    found = [name for _, name in ranked]
-    if len(found) > 1:
-        found = [name for name in found if len(shape_of(name)) == 2]
-    if len(found) == 1 or len({tuple(shape_of(name)) for name in found}) == 1:
-        return found[0]
-    if found:
+    candidates = [name for _, name in ranked]
+    if len(candidates) > 1:
+        candidates = [name for name in candidates if len(shape_of(name)) == 2]
+    if len(candidates) == 1 or len({tuple(shape_of(name)) for name in candidates}) == 1:
+        return candidates[0]
+    if candidates:
         raise VectorsError(
             f"{where} has several tables that may be the tokens'; name one with tensor= "
-            f"(--tensor): {_Listing(found, shape_of, True)}"
+            f"(--tensor): {_Listing(candidates, shape_of, True)}"
         )
     raise VectorsError(
         f"{where} has no tensor with the name of a token embedding; name one with tensor= "

@@ -70,8 +70,8 @@ def open_gguf(
     except OSError as error:
         raise VectorsError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, IndexError, KeyError) as error:
-        raise VectorsError(f"{path} is damaged or no GGUF file ({error})") from error
-    tensors = {found.name: found for found in reader.tensors}
+        raise VectorsError(f"{path} is damaged or not a GGUF file ({error})") from error
+    tensors = {item.name: item for item in reader.tensors}
     chosen = choose_tensor(
         list(tensors),
         next((name for name in prefer if name in tensors), None) if tensor is None else tensor,

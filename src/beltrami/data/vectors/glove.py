@@ -77,10 +77,10 @@ def _write(document: Path, folder: Path) -> None:
         document.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
     ):
-        found = _SIZE.search(text, 0, _HEAD)
-        if found is None:
+        match = _SIZE.search(text, 0, _HEAD)
+        if match is None:
             raise VectorsError(f'{document} has no "size"; run: beltrami data get glove --check')
-        size = int(found[1])
+        size = int(match[1])
         words: list[str | None] = [None] * size
         array = np.lib.format.open_memmap(
             folder / ARRAY, mode="w+", dtype=np.float32, shape=(size, WIDTH)

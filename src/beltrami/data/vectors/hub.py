@@ -71,8 +71,8 @@ class _Hub:
         """The file, fetched, or None where the model has none, or none that can be reached."""
         try:
             # Once offline, the cache alone is asked: each try would take the hub half a minute.
-            found = self._library.hf_hub_download(self._name, file, local_files_only=self.unreached)
-            return Path(found)
+            path = self._library.hf_hub_download(self._name, file, local_files_only=self.unreached)
+            return Path(path)
         except self._errors.LocalEntryNotFoundError:  # offline; another file may be cached
             self.unreached = True
         except self._errors.EntryNotFoundError:

@@ -53,12 +53,12 @@ def read_index(path: Path) -> dict[str, str]:
     """Which file holds which tensor, as the index of a model in several files says."""
     try:
         holders = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        found = {str(tensor): str(file) for tensor, file in holders.items()}
+        file_of = {str(tensor): str(file) for tensor, file in holders.items()}
     except OSError as error:
         raise VectorsError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise VectorsError(f"{path} is no index of safetensors files: no weight_map") from error
-    for file in found.values():
+        raise VectorsError(f"{path} is not an index of safetensors files: no weight_map") from error
+    for file in file_of.values():
         if PurePosixPath(file).name != file or "\\" in file:
-            raise VectorsError(f"{path} names {file!r}, which is no file of the same folder")
-    return found
+            raise VectorsError(f"{path} names {file!r}, which is not a file of the same folder")
+    return file_of

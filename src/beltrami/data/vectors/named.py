@@ -67,12 +67,12 @@ def _glove(folder: Path, tensor: str | None) -> Vectors:
 
 
 def _file(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if not found:
+    paths = sorted(folder.glob(pattern))
+    if not paths:
         raise VectorsError(
             f"{folder} holds no {pattern}; run: beltrami data get {folder.name} --check"
         )
-    return found[0]
+    return paths[0]
 
 
 NAMED: dict[str, Callable[[Path, str | None], Vectors]] = {

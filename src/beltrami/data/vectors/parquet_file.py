@@ -96,9 +96,9 @@ class ParquetVectors(Vectors):
         wrong = np.flatnonzero(lengths != self.width)
         if len(wrong):
             size = lengths[wrong[0]]
-            found = "null" if size < 0 else f"a list of {size} numbers"
+            cell = "null" if size < 0 else f"a list of {size} numbers"
             raise VectorsError(
-                f"{where}, row {first + int(wrong[0])}: {found}, where {self.width} numbers are "
+                f"{where}, row {first + int(wrong[0])}: {cell}, where {self.width} numbers are "
                 "expected, as in row 0; all lists must be equally long"
             )
         numbers = _numbers(column.flatten()).reshape(len(column), self.width)
@@ -183,7 +183,7 @@ def _schema(file: Any) -> _Schema:
 
 def _list_column(schema: _Schema, tensor: str | None, path: Path) -> int | None:
     """The place of the column of lists that are the vectors, if there is one."""
-    lists = [place for place, found in enumerate(schema.lists) if found]
+    lists = [place for place, is_list in enumerate(schema.lists) if is_list]
     names = [schema.names[place] for place in lists]
     if tensor is not None:
         if tensor in names:
@@ -223,14 +223,14 @@ def _numbers(column: Any) -> NDArray[Any]:
         column = column.cast(pyarrow.int8())
     elif pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
-    found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return found
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
 
 
 def _lengths(column: Any) -> list[int | None]:
     compute = library("pyarrow.compute", extra="parquet", needs="a parquet file")
-    found: list[int | None] = compute.list_value_length(column).to_pylist()
-    return found
+    lengths: list[int | None] = compute.list_value_length(column).to_pylist()
+    return lengths
 
 
 def _first_length(file: Any, name: str) -> int:

@@ -96,9 +96,9 @@ class Vectors(ABC):
         for row in (int(ascending[0]), int(ascending[-1])):
             if not 0 <= row < self.rows:
                 raise IndexError(f"{self.name} has rows 0 to {self.rows - 1}, not {row}")
-        found = self._pick(ascending)[places]
+        vectors = self._pick(ascending)[places]
         self._map_anew()
-        return found
+        return vectors
 
     def digest(self) -> str:
         """SHA-256 in hex of what the table holds, as the key of a cache.

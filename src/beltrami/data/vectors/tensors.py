@@ -35,11 +35,11 @@ class TensorVectors(Vectors):
         )
 
     def _read(self, first: int, last: int) -> Tensor:
-        found = self._slice[first:last]
-        self._mapped += found.nbytes
+        block = self._slice[first:last]
+        self._mapped += block.nbytes
         if self._mapped > MOST_MAPPED:
             self._map_anew()
-        return float32_tensor(found, self._where, first)
+        return float32_tensor(block, self._where, first)
 
     def _map_anew(self) -> None:
         self._slice, self._mapped = _opened(self.path).get_slice(self._named), 0

@@ -50,5 +50,5 @@ def _loader(source: str) -> Any:
 
 
 def _vocabulary(load: Any, source: str, **options: Any) -> Mapping[str, int]:
-    found: Mapping[str, int] = load(source, trust_remote_code=False, **options).get_vocab()
-    return found
+    vocabulary: Mapping[str, int] = load(source, trust_remote_code=False, **options).get_vocab()
+    return vocabulary

@@ -20,8 +20,8 @@ def label_tokens(vectors: Vectors, tokens: Sequence[str | None]) -> None:
         f"<row {row}: no token>" if token is None else token for row, token in enumerate(padded)
     ]
     vectors.tokenless = [row for row, token in enumerate(padded) if token is None]
-    found = iter(words_of([token for token in padded if token is not None]))
-    vectors.words = [None if token is None else next(found) for token in padded]
+    words = iter(words_of([token for token in padded if token is not None]))
+    vectors.words = [None if token is None else next(words) for token in padded]
 
 
 def labels_digest(labels: Sequence[str]) -> str:

@@ -59,8 +59,8 @@ def open_unembedding(
         source, label: as for `open_vectors`.
         tensor: these rows instead, whatever they are.
     """
-    found = output_table(source) if tensor is None and label is None else None
-    return found or as_rows(open_vectors(source, tensor=tensor, label=label))
+    table = output_table(source) if tensor is None and label is None else None
+    return table or as_rows(open_vectors(source, tensor=tensor, label=label))
 
 
 def as_rows(vectors: Vectors) -> Unembedding:
@@ -88,9 +88,9 @@ def output_name(names: Sequence[str], *, tied: bool) -> str | None:
     """
     # Inside a model "output.weight" is many things, so it counts only as a whole name.
     ends = tuple(f".{suffix}" for suffix in OUTPUT_SUFFIXES if suffix != OUTPUT_TABLE)
-    found = [name for name in names if name in OUTPUT_SUFFIXES]
-    found += sorted((name for name in names if name.endswith(ends)), key=len)
-    return found[0] if found and not (tied and _has_tokens(names)) else None
+    outputs = [name for name in names if name in OUTPUT_SUFFIXES]
+    outputs += sorted((name for name in names if name.endswith(ends)), key=len)
+    return outputs[0] if outputs and not (tied and _has_tokens(names)) else None
 
 
 def _has_tokens(names: Sequence[str]) -> bool:
@@ -161,18 +161,18 @@ def _of_gguf(path: Path) -> Unembedding:
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """A model's config.json; of a model that also sees, what is said of its language model."""
+    """A model's config.json; of a multimodal model, with the fields of its language model."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise VectorsError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise VectorsError(f"{path} is no JSON: {error}; save the model again") from error
-    if not isinstance(found, dict):
-        raise VectorsError(f"{path} is no config of a model: expected an object")
-    inner = found.get(_TEXT)
+        raise VectorsError(f"{path} is not JSON: {error}; save the model again") from error
+    if not isinstance(config, dict):
+        raise VectorsError(f"{path} is not the config of a model: expected an object")
+    inner = config.get(_TEXT)
     # The outer config comes first: it says what the whole model is called, and what it ties.
-    return {**inner, **found} if isinstance(inner, dict) else found
+    return {**inner, **config} if isinstance(inner, dict) else config
 
 
 def _ties(config: Mapping[str, Any]) -> bool:
@@ -182,10 +182,10 @@ def _ties(config: Mapping[str, Any]) -> bool:
 def _check_tied(where: str, config: Mapping[str, Any]) -> None:
     """Refuse to take the embedding for the output table of a model that has one of its own."""
     inner = config.get(_TEXT)
-    told = [part[_TIE] for part in (config, inner) if isinstance(part, Mapping) and _TIE in part]
-    if any(told) or not (told or _is_untied_by_default(config)):
+    ties = [part[_TIE] for part in (config, inner) if isinstance(part, Mapping) and _TIE in part]
+    if any(ties) or not (ties or _is_untied_by_default(config)):
         return
-    why = f"{_TIE} is false" if told else f"as models of the type {_family(config)} have"
+    why = f"{_TIE} is false" if ties else f"as models of the type {_family(config)} have"
     raise VectorsError(
         f"{where} has an output table of its own by its config ({why}), but no tensor called "
         f"{' or '.join(OUTPUT_SUFFIXES)}; if it was saved with AutoModel, which leaves the table "

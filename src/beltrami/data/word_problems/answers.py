@@ -26,13 +26,13 @@ def find_answer(text: str, *, choice: bool = False) -> str | None:
     Returns: None if there is none.
     """
     pattern = _CHOICE if choice else _NUMBERS
-    said = None
+    answer = None
     for start in _SAYING.finditer(text):
-        found = pattern.search(text, start.end())
-        if found and "\n" not in text[start.end() : found.start()].strip(" "):
-            said = found.group(1) if choice else found.group()
-    if said is not None:
-        return said if choice else said.replace(",", "")
+        match = pattern.search(text, start.end())
+        if match and "\n" not in text[start.end() : match.start()].strip(" "):
+            answer = match.group(1) if choice else match.group()
+    if answer is not None:
+        return answer if choice else answer.replace(",", "")
     every = [m.group(1) if choice else m.group() for m in pattern.finditer(text)]
     if not every:
         return None
@@ -51,18 +51,18 @@ def find_word(text: str, words: Sequence[str]) -> str | None:
     longest = sorted(words, key=len, reverse=True)  # "answer10" before "answer1"
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)", re.IGNORECASE)
     behind = [m.end() for m in _SAYING.finditer(text)]
-    said = pattern.search(text, behind[-1]) if behind else None
-    found = said.group() if said else next(iter(reversed(pattern.findall(text))), None)
-    return next((word for word in words if found and word.lower() == found.lower()), None)
+    match = pattern.search(text, behind[-1]) if behind else None
+    answer = match.group() if match else next(iter(reversed(pattern.findall(text))), None)
+    return next((word for word in words if answer and word.lower() == answer.lower()), None)
 
 
-def same_answer(found: str | None, expected: str) -> bool:
+def same_answer(answer: str | None, expected: str) -> bool:
     """Whether two answers are the same number to 4 digits after the point, or the same letter."""
-    if found is None:
+    if answer is None:
         return False
-    a, b = _number(found), _number(expected)
+    a, b = _number(answer), _number(expected)
     if a is None or b is None:
-        return found.strip().upper() == expected.strip().upper()
+        return answer.strip().upper() == expected.strip().upper()
     return abs(a - b) <= Decimal("0.00005")
 
 

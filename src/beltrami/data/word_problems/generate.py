@@ -122,22 +122,22 @@ def make_problem(
     things, other = draws.sample(THINGS, 2)
     handful = min(HANDFUL, largest // 2)
     value = draws.randint(2, handful)
-    told = [f"{name} has {value} {things}."]
+    sentences = [f"{name} has {value} {things}."]
     worked = []
     for _ in range(steps):
         event, k, after = _step(draws, value, largest)
         sentence = draws.choice(event.sentences)
-        told.append(sentence.format(name=name, friend=friend, things=things, k=k))
+        sentences.append(sentence.format(name=name, friend=friend, things=things, k=k))
         worked.append(f"{value} {event.sign} {k} = {after}")
         value = after
     for _ in range(distractors):
         aside = draws.choice(ASIDES).format(
             friend=stranger, other=other, k=draws.randint(2, handful)
         )
-        told.insert(draws.randint(1, len(told)), aside)
-    told.append(f"How many {things} does {name} have now?")
+        sentences.insert(draws.randint(1, len(sentences)), aside)
+    sentences.append(f"How many {things} does {name} have now?")
     solution = "\n".join([*worked, f"{MARK} {value}"])
-    return WordProblem(" ".join(told), str(value), solution, steps, distractors)
+    return WordProblem(" ".join(sentences), str(value), solution, steps, distractors)
 
 
 def _step(draws: random.Random, value: int, largest: int) -> tuple[_Event, int, int]:

@@ -40,9 +40,9 @@ def without_overlap(
 ) -> list[WordProblem]:
     """Those problems whose question is none of the others', nor an earlier one of their own."""
     seen = {other.key for other in others}
-    kept = []
+    apart = []
     for problem in problems:
         if problem.key not in seen:
             seen.add(problem.key)
-            kept.append(problem)
-    return kept
+            apart.append(problem)
+    return apart

@@ -112,9 +112,9 @@ def _adapters(record: Record) -> WordProblem | None:
 def _with_equation(question: str, answer: Any, equation: Any) -> WordProblem | None:
     if isinstance(answer, bool) or not isinstance(answer, int | float | str) or answer == "":
         return None
-    found = _plain(str(answer))
+    number = _plain(str(answer))
     worked = f"{str(equation).strip()}\n" if equation else ""
-    return WordProblem(question, found, f"{worked}{MARK} {found}")
+    return WordProblem(question, number, f"{worked}{MARK} {number}")
 
 
 def _plain(number: str) -> str:
