@@ -23,8 +23,8 @@ from beltrami.analysis.intervals import mean_interval
 from beltrami.analysis.superposition import fit_exponent
 from beltrami.data.atomic import write_atomically
 from beltrami.recipes.superposition.config import TWIN
-from beltrami.recipes.superposition.law_names import law_number
-from beltrami.recipes.superposition.measures import HALF, LOSS, ONE, key
+from beltrami.recipes.superposition.laws import law_number
+from beltrami.recipes.superposition.measures import HALF, LOSS, ONE, key, regimes_of
 from beltrami.recipes.superposition.published import NEAR as SAME
 from beltrami.recipes.superposition.published import (
     has_published_settings,
@@ -34,7 +34,6 @@ from beltrami.recipes.superposition.published import (
     published_losses,
     published_share,
 )
-from beltrami.recipes.superposition.regimes import regimes_of
 from benchmarks import machine, markers
 from benchmarks.command import execute
 from benchmarks.published_runs import without_paths

@@ -7,7 +7,7 @@ from typing import Any
 
 from beltrami.analysis.intervals import Interval
 from beltrami.recipes.superposition.config import TWIN
-from beltrami.recipes.superposition.law_names import law_title
+from beltrami.recipes.superposition.laws import law_title
 from beltrami.recipes.superposition.published import published, published_large, published_losses
 
 

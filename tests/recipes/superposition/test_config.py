@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from beltrami.recipes.superposition.config import SuperpositionConfig
-from beltrami.recipes.superposition.law_names import law_title
-from beltrami.recipes.superposition.laws import frequencies
+from beltrami.recipes.superposition.laws import frequencies, law_title
 from beltrami.recipes.superposition.recipe import SuperpositionRecipe
 
 
@@ -24,7 +23,7 @@ def test_presets_give_what_is_not_given() -> None:
 
 
 def test_the_large_experiments_rates_fall_with_the_width() -> None:
-    from beltrami.recipes.superposition.regimes import members_of
+    from beltrami.recipes.superposition.measures import members_of
 
     recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
     first, *_, last = members_of(recipe.settings)

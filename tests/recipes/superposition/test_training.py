@@ -14,8 +14,7 @@ from beltrami.models.superposition import (
     power_law,
 )
 from beltrami.models.superposition.readouts import Readout
-from beltrami.recipes.superposition.training import StackTraining
-from beltrami.recipes.superposition.update import schedule
+from beltrami.recipes.superposition.training import StackTraining, schedule
 
 N, SAMPLES, STEPS = 50, 64, 60
 

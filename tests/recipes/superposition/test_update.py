@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from beltrami.models.superposition import Member, ToyStack
-from beltrami.recipes.superposition.update import StackUpdate, schedule
+from beltrami.recipes.superposition.training import StackUpdate, schedule
 
 LONG = 10**9  # steps, at whose beginning the rate is at its highest
 

@@ -75,9 +75,9 @@ class ExponentWindows(Result):
         spread: the largest of their exponents less the smallest.
         curvature: the coefficient of (log m)² in log L. curvature_error: its standard error; NaN
             without degrees of freedom to estimate it from. curvature_t: their ratio.
-        concave: whether the points bend down, so that the exponent grows with width: the curvature
-            is negative, and further from 0 than the 95 % point of Student's t.
-        convex: whether they bend up, as those do that approach a floor.
+        concave, convex: whether the points bend down, so that the exponent grows with width, or up,
+            as those do that approach a floor: the curvature is further from 0 than the 95 % point
+            of Student's t.
     """
 
     fits: tuple[ExponentFit, ...]
@@ -103,12 +103,11 @@ def fit_exponent(widths: Numbers, losses: Numbers, *, first: int = 0) -> Exponen
     """
     check_integer("first", first, 0)
     m, loss = sorted_points(widths, losses)
-    different = m.unique()
     if first:
+        different = m.unique()
         if first >= len(different):
             raise ValueError(f"first leaves out {first} of {len(different)} widths, and none stay")
-        wide = m >= different[first]
-        m, loss = m[wide], loss[wide]
+        m, loss = m[m >= different[first]], loss[m >= different[first]]
     return _fit(m, loss)
 
 
@@ -128,7 +127,12 @@ def exponent_windows(widths: Numbers, losses: Numbers) -> ExponentWindows:
     starts = different[: len(different) - FEWEST + 1]
     fits = tuple(_fit(m[m >= start], loss[m >= start]) for start in starts)
     exponents = [fit.exponent for fit in fits]
-    curvature, error = _curvature(m.log(), loss.log())
+    curvature, error, residuals = _highest_term(m.log(), loss.log(), degree=2)
+    # Points on a parabola have no error; those on a line no curvature but rounding, either.
+    if len(m) == FEWEST or float(residuals.abs().max()) <= ROUNDING:
+        error = math.nan
+    else:
+        error *= math.sqrt(float(residuals.square().sum()) / (len(m) - FEWEST))
     t = curvature / error if error > 0 else math.nan
     bends = len(m) > FEWEST and abs(t) > t975(len(m) - FEWEST)
     return ExponentWindows(
@@ -224,7 +228,8 @@ def sorted_points(widths: Numbers, losses: Numbers) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"losses must be positive, for their logarithms are fitted; got {float(loss.min()):g}"
         )
-    order = sorted(range(len(m)), key=lambda i: (float(m[i]), float(loss[i])))
+    order = loss.argsort(stable=True)
+    order = order[m[order].argsort(stable=True)]
     return m[order], loss[order]
 
 
@@ -252,16 +257,14 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
             f"{distinct} widths"
         )
     x, y = m.log(), loss.log()
-    across, up = x - x.mean(), y - y.mean()
-    scatter = float(across.square().sum())
-    slope = float((across * up).sum()) / scatter
-    residuals = up - slope * across
+    slope, error, residuals = _highest_term(x, y, degree=1)
     # Where all points lie on the line, the residuals are rounding, and no error.
     exact = float(residuals.abs().max()) <= ROUNDING
     squares = 0.0 if exact else float(residuals.square().sum())
-    flat = float(up.abs().max()) <= ROUNDING
     deviation = math.sqrt(squares / (len(m) - 2))
-    error = deviation / math.sqrt(scatter)
+    error *= deviation
+    up = y - y.mean()
+    flat = float(up.abs().max()) <= ROUNDING
     off = t975(len(m) - 2) * error
     return ExponentFit(
         exponent=-slope,
@@ -279,16 +282,12 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
     )
 
 
-def _curvature(x: Tensor, y: Tensor) -> tuple[float, float]:
-    """The quadratic term of y over x, and its standard error."""
-    x = x - x.mean()
-    design = torch.stack([torch.ones_like(x), x, x.square()], 1)
-    q, r = torch.linalg.qr(design)
-    terms = torch.linalg.solve_triangular(r, (q.mT @ y)[:, None], upper=True)[:, 0]
-    freedom = len(x) - 3
-    residuals = y - design @ terms
-    if freedom == 0 or float(residuals.abs().max()) <= ROUNDING:
-        # Points on a parabola have no error; those on a line no curvature but rounding, either.
-        return float(terms[2]), math.nan
-    variance = float(residuals.square().sum()) / freedom
-    return float(terms[2]), math.sqrt(variance) / abs(float(r[2, 2]))
+def _highest_term(x: Tensor, y: Tensor, degree: int) -> tuple[float, float, Tensor]:
+    """The highest term of a polynomial, its error for a noise of 1, and the residuals."""
+    x, y = x - x.mean(), y - y.mean()
+    reach = float(x.abs().max())  # columns of one size: none of them is taken for rounding
+    design = torch.stack([(x / reach) ** k for k in range(degree + 1)], 1)
+    inverse = torch.linalg.pinv(design)
+    terms = inverse @ y
+    error = float(torch.linalg.vector_norm(inverse[degree])) / reach**degree
+    return float(terms[degree]) / reach**degree, error, y - design @ terms

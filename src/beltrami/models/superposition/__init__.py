@@ -8,7 +8,6 @@ import importlib
 import warnings
 from typing import Any
 
-from beltrami.models.superposition.autoencoder import ToyAutoencoder
 from beltrami.models.superposition.frequencies import (
     denser,
     empirical,
@@ -16,7 +15,7 @@ from beltrami.models.superposition.frequencies import (
     linear,
     power_law,
 )
-from beltrami.models.superposition.readouts import Readout, read_out
+from beltrami.models.superposition.readouts import Readout, ToyAutoencoder, read_out
 from beltrami.models.superposition.samples import Batch, FeatureSamples
 from beltrami.models.superposition.stack import Member, ToyStack
 
@@ -35,7 +34,7 @@ __all__ = [
     "read_out",
 ]
 
-_MOVED = {"StackTraining": "training", "StackUpdate": "update", "schedule": "update"}
+_MOVED = {"StackTraining": "training", "StackUpdate": "training", "schedule": "training"}
 
 
 def __getattr__(name: str) -> Any:

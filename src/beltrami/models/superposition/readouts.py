@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from beltrami.geometry import lorentz
 from beltrami.kernels.pairs.gram_distances import gram_distances
@@ -53,3 +53,23 @@ def read_out(h: Tensor, w: Tensor, readout: Readout = "linear", c: float = 1.0) 
     d = gram_distances(x, lorentz.exp0(w, c), c)
     squares = h.square().sum(-1, keepdim=True) + w.square().sum(-1)
     return (squares - d.square()) / 2
+
+
+class ToyAutoencoder(nn.Module):
+    """Features through fewer dimensions and back; `ToyStack` trains many of them at once.
+
+    Args:
+        n: features. m: hidden dimensions.
+        readout, c: how features are read of a hidden state; see the head of this file.
+    """
+
+    def __init__(self, n: int, m: int, *, readout: Readout = "linear", c: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n, m) / m**0.5)
+        self.bias = nn.Parameter(torch.randn(n))
+        self.readout, self.c = readout, c
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Samples (..., n) to what is recovered of them."""
+        h = x @ self.weight
+        return torch.relu(read_out(h, self.weight, self.readout, self.c) + self.bias)

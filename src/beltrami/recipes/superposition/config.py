@@ -1,15 +1,19 @@
-"""What the superposition recipe can be told."""
+"""Options of the superposition recipe, and its presets.
+
+The preset "small" is for two cores. Those of the paper (Liu, Liu and Gore, arXiv 2505.10465) are of
+the scripts published with it: "paper" is the grid of 1,000 features, of which one --laws and one
+--densities at a time are one panel; "paper-large" is the experiment with 10,240 features.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from beltrami.options import check_counts, check_positive, file_name, flag
 from beltrami.recipes.config import RunConfig, option
-from beltrami.recipes.superposition.law_names import check_law
-from beltrami.recipes.superposition.presets import PRESETS, SMALL, Preset
+from beltrami.recipes.superposition.laws import law_title
 
 Readout = Literal["linear", "bent", "margin", "distance", "busemann"]
 TWIN: Readout = "linear"
@@ -23,6 +27,43 @@ NAMES |= {
     half: "half the steps" if r == TWIN else f"{NAMES[r]}, half the steps"
     for r, half in HALVES.items()
 }
+
+Preset = Literal["small", "paper", "paper-large"]
+
+SMALL: dict[str, Any] = {
+    "features": 400,
+    "widths": (6, 10, 16, 25, 40),
+    "gammas": (-0.556, 0.333),
+    "laws": ("power:1", "exponential:40"),
+    "steps": 16000,
+    "batch": 512,
+    "learning_rate": 0.01,
+    "warm_up": 0.1,
+}
+PAPER: dict[str, Any] = {
+    **SMALL,
+    "features": 1000,
+    "widths": (10, 15, 25, 39, 63, 100),
+    "gammas": tuple(round(-1 + 2 * i / 9, 3) for i in range(10)),
+    "laws": ("power:1",),
+    "steps": 20000,
+    "batch": 2048,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "small": SMALL,
+    "paper": PAPER,
+    "paper-large": {
+        **PAPER,
+        "features": 10240,
+        "widths": tuple(2**k for k in range(3, 11)),
+        "gammas": (-1.0, 0.1),
+        "laws": ("power:1.2", "linear", "exponential:400"),
+        "steps": 40000,
+        "batch": 8192,
+        "warm_up": 0.05,
+    },
+}
+LARGE = "paper-large"  # has rates that depend on the width
 
 
 @dataclass(frozen=True)
@@ -106,7 +147,7 @@ class SuperpositionConfig(RunConfig):
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         super().check()
-        chosen = _Chosen(self)
+        chosen: Any = replace(self, **{name: self.chosen(name) for name in SMALL})
         check_counts(chosen, "features", "steps", "batch")
         check_positive(chosen, "curvature", "learning_rate")
         if self.curvature > MOST_CURVED:
@@ -124,7 +165,7 @@ class SuperpositionConfig(RunConfig):
                 listed = " ".join(map(str, values))
                 raise ValueError(f"{flag(name)} has a value twice: {listed}")
         for law in chosen.laws:
-            check_law(law)
+            law_title(law)
         widths, n = chosen.widths, chosen.features
         if len(widths) < FEWEST_WIDTHS or min(widths) < 1 or max(widths) >= n:
             raise ValueError(
@@ -146,13 +187,3 @@ class SuperpositionConfig(RunConfig):
     def data_name(self) -> str:
         """The preset and the laws."""
         return file_name("-".join([self.preset, *self.chosen("laws")]))
-
-
-class _Chosen:
-    """The options with the preset's values in place, for checks."""
-
-    def __init__(self, config: SuperpositionConfig) -> None:
-        self._config = config
-
-    def __getattr__(self, name: str) -> Any:
-        return self._config.chosen(name) if name in SMALL else getattr(self._config, name)

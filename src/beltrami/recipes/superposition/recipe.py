@@ -19,15 +19,24 @@ from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
 from beltrami.recipes.superposition.config import (
     CURVED,
     HALVES,
+    LARGE,
     NAMES,
     TWIN,
     SuperpositionConfig,
 )
-from beltrami.recipes.superposition.law_names import law_title
-from beltrami.recipes.superposition.laws import frequencies
-from beltrami.recipes.superposition.measures import evaluation, metrics_of
-from beltrami.recipes.superposition.presets import LARGE
-from beltrami.recipes.superposition.regimes import members_of, regimes_of
+from beltrami.recipes.superposition.laws import frequencies, law_title
+from beltrami.recipes.superposition.measures import (
+    evaluation,
+    members_of,
+    metrics_of,
+    regimes_of,
+)
+from beltrami.recipes.superposition.results import (
+    findings_json,
+    regime_tables,
+    settling,
+    settling_table,
+)
 from beltrami.recipes.superposition.training import StackTraining
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
@@ -75,18 +84,18 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What all trials share."""
-        config = self.config
+        config, chosen = self.config, self.config.chosen
         large = config.preset == LARGE
         by_width = large and config.learning_rate is None
-        samples = config.chosen("batch") * config.chosen("features")
+        samples = chosen("batch") * chosen("features")
         return {
-            "features": config.chosen("features"),
-            "widths": sorted(config.chosen("widths")),
-            "gammas": sorted(config.chosen("gammas")),
+            "features": chosen("features"),
+            "widths": sorted(chosen("widths")),
+            "gammas": sorted(chosen("gammas")),
             "unit": config.unit,
-            "batch": config.chosen("batch"),
-            "rates": "by width" if by_width else config.chosen("learning_rate"),
-            "warm_up": config.chosen("warm_up"),
+            "batch": chosen("batch"),
+            "rates": "by width" if by_width else chosen("learning_rate"),
+            "warm_up": chosen("warm_up"),
             "scale": 2 * _LARGE_SCALE / samples if large else None,
             **({"matrices": "TF32"} if config.tf32 else {}),
         }
@@ -109,7 +118,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
     def arms(self) -> Sequence[Arm]:
         """Each way to read features, for each law; and each with half the steps."""
         steps = self.config.chosen("steps")
-        found = []
+        arms = []
         for group, p in self.frequencies.items():
             common = {
                 **self.settings,
@@ -123,11 +132,11 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
                 if readout in CURVED:
                     settings["curvature"] = self.config.curvature
                 control = None if readout == TWIN else TWIN
-                found.append(Arm(readout, group, settings, control))
+                arms.append(Arm(readout, group, settings, control))
                 if self.config.check_steps:
                     half = {**settings, "steps": steps // 2}
-                    found.append(Arm(HALVES[readout], group, half, readout))
-        return found
+                    arms.append(Arm(HALVES[readout], group, half, readout))
+        return arms
 
     def build(self, trial: Trial) -> nn.Module:
         """The stack of a trial."""
@@ -164,8 +173,6 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
 
     def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
         """Exponents of each regime by window, and whether the steps were enough."""
-        from beltrami.recipes.superposition.results import findings_json
-
         return findings_json(arm_results)
 
     def page(self, run_result: RunResult) -> Page:
@@ -176,11 +183,6 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
 
     def tables(self, run_result: RunResult) -> Sequence[Table]:
         """A row a regime, and whether half the steps would have done."""
-        from beltrami.recipes.superposition.results import (
-            regime_tables,
-            settling,
-            settling_table,
-        )
-
-        found = settling(run_result.arm_results)
-        return [*regime_tables(self, run_result), *([settling_table(found)] if found else [])]
+        settlings = settling(run_result.arm_results)
+        last = [settling_table(settlings)] if settlings else []
+        return [*regime_tables(self, run_result), *last]

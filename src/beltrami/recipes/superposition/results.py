@@ -8,17 +8,21 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from beltrami.analysis.intervals import Interval, mean_interval
-from beltrami.analysis.superposition import (
-    ExponentWindows,
-    classify_regime,
-    exponent_windows,
-)
+from beltrami.analysis.superposition import ExponentWindows, classify_regime, exponent_windows
 from beltrami.diagnosis.numbers import finite
 from beltrami.recipes.results import ArmResult, RunResult, interval_json
 from beltrami.recipes.superposition.config import HALVES, NAMES, TWIN
-from beltrami.recipes.superposition.measures import EXPONENT, LOSS, ONE, OVERLAP, key
-from beltrami.recipes.superposition.measures import HALF as SHARE
-from beltrami.recipes.superposition.regimes import Regime, regimes_of
+from beltrami.recipes.superposition.measures import (
+    EXPONENT,
+    HALF,
+    LOSS,
+    ONE,
+    OVERLAP,
+    UNLEARNED,
+    Regime,
+    key,
+    regimes_of,
+)
 from beltrami.recipes.tables import difference_cell, show
 from beltrami.report.page import Cell, Row, Table
 
@@ -40,7 +44,8 @@ class RegimeResult:
     """One regime of one stack, over all seeds.
 
     Args:
-        regime: which. windows: exponents of all seeds' losses together, by window.
+        group, model, features: of the arm. regime: which.
+        windows: exponents of all seeds' losses together, by window.
         exponent: mean over seeds; of one seed with the interval of its fit.
         losses, shares, above_one: means over seeds, one a width.
             above_one is NaN where all rows have length 1.
@@ -49,6 +54,9 @@ class RegimeResult:
         unlearned: what features that are not represented must lose, one a width.
     """
 
+    group: str
+    model: str
+    features: int
     regime: Regime
     widths: tuple[int, ...]
     windows: ExponentWindows
@@ -59,42 +67,70 @@ class RegimeResult:
     overlaps: tuple[float, ...]
     unlearned: tuple[float, ...]
 
+    @property
+    def title(self) -> str:
+        """The regime, and how features are read where that is not the twin's way."""
+        return self.regime.title + ("" if self.model == TWIN else f", {NAMES[self.model]}")
+
+    @property
+    def superposition(self) -> str:
+        """Weak or strong, by the model of the middle width."""
+        middle = len(self.widths) // 2
+        return classify_regime(self.shares[middle], self.features, self.widths[middle]).name
+
+    def as_json(self) -> dict[str, Any]:
+        """As metrics.json has it."""
+        names = ("exponent", "error", "r_squared")
+        windows = [
+            {"from": width, **{name: finite(getattr(fit, name)) for name in names}}
+            for width, fit in zip(self.widths, self.windows.fits, strict=False)
+        ]
+        return {
+            "group": self.group,
+            "model": self.model,
+            "regime": self.regime.title,
+            "gamma": self.regime.gamma,
+            "superposition": self.superposition,
+            "widths": list(self.widths),
+            "losses": [interval_json(loss) for loss in self.losses],
+            "exponent": interval_json(self.exponent),
+            "windows": windows,
+            "represented": list(map(finite, self.shares)),
+            "above_one": list(map(finite, self.above_one)),
+            "overlaps": list(map(finite, self.overlaps)),
+            "unlearned": list(map(finite, self.unlearned)),
+        }
+
 
 def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
     """Of all regimes of an arm."""
-    settings = arm_result.arm.settings
-    widths = tuple(settings["widths"])
-    found = []
-    for regime in regimes_of(settings):
+    arm, results = arm_result.arm, arm_result.results
+    widths = tuple(arm.settings["widths"])
+    regime_list = []
+    for regime in regimes_of(arm.settings):
         curves = {
-            name: [result.curves[key(name, regime)] for result in arm_result.results]
-            for name in (LOSS, SHARE, ONE, OVERLAP, "unlearned")
+            name: [result.curves[key(name, regime)] for result in results]
+            for name in (LOSS, HALF, ONE, OVERLAP, UNLEARNED)
         }
-        pooled = [float(v) for one in curves[LOSS] for v in one]
-        windows = exponent_windows(list(widths) * len(arm_result.results), pooled)
+        windows = exponent_windows(widths * len(results), [v for c in curves[LOSS] for v in c])
         exponent = arm_result.comparison(key(EXPONENT, regime)).value
         if exponent.half_width is None:
             exponent = Interval(exponent.mean, windows.fits[0].high - windows.fits[0].exponent)
-        found.append(
+        losses = tuple(mean_interval(column) for column in zip(*curves[LOSS], strict=True))
+        means = (_means(curves[name]) for name in (HALF, ONE, OVERLAP, UNLEARNED))
+        features = arm.settings["features"]
+        regime_list.append(
             RegimeResult(
-                regime,
-                widths,
-                windows,
-                exponent,
-                tuple(mean_interval(list(column)) for column in zip(*curves[LOSS], strict=True)),
-                *(_means(curves[name]) for name in (SHARE, ONE, OVERLAP, "unlearned")),
+                arm.group, arm.model, features, regime, widths, windows, exponent, losses, *means
             )
         )
-    return found
+    return regime_list
 
 
 def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Over seeds; a number below 0 stands for none, and is none of the mean's."""
-    found = []
-    for column in zip(*curves, strict=True):
-        known = [v for v in column if v >= 0]
-        found.append(math.fsum(known) / len(known) if known else math.nan)
-    return tuple(found)
+    columns = [[v for v in column if v >= 0] for column in zip(*curves, strict=True)]
+    return tuple(math.fsum(known) / len(known) if known else math.nan for known in columns)
 
 
 def regime_tables(recipe: SuperpositionRecipe, run_result: RunResult) -> list[Table]:
@@ -104,68 +140,56 @@ def regime_tables(recipe: SuperpositionRecipe, run_result: RunResult) -> list[Ta
     unchecked = "" if recipe.config.check_steps else f" {NOT_CHECKED}"
     tables = []
     for group, arm_results in run_result.groups().items():
-        shown = whole_trainings(arm_results)
-        compared = len(shown) > 1
-        tables.append(
-            Table(
-                f"{group}. {spread}; “from” leaves out narrower models.{unchecked}",
-                _columns(shown[0], compared),
-                tuple(row for s in shown for row in _rows(recipe, s, compared)),
-                head="Models",
-            )
+        arms = whole_trainings(arm_results)
+        compared = len(arms) > 1
+        widths = arms[0].arm.settings["widths"]
+        columns = (
+            "Superposition",
+            "Exponent",
+            *(["− linear"] if compared else []),
+            *(f"from {m}" for m in widths[1 : min(SHOWN_WINDOWS, len(widths) - 2)]),
+            "R²",
+            f"Loss at {widths[-1]}",
+            "Features",
+            "above 1",
+            "Overlap · m",
+            "/ unlearned",
         )
+        rows = tuple(row for arm_result in arms for row in _rows(arm_result, compared))
+        caption = f"{group}. {spread}; “from” leaves out narrower models.{unchecked}"
+        tables.append(Table(caption, columns, rows, head="Models"))
     return tables
 
 
-def _columns(arm_result: ArmResult, compared: bool) -> tuple[str, ...]:
-    widths = arm_result.arm.settings["widths"]
-    return (
-        "Superposition",
-        "Exponent",
-        *(["− linear"] if compared else []),
-        *(f"from {m}" for m in widths[1 : min(SHOWN_WINDOWS, len(widths) - 2)]),
-        "R²",
-        f"Loss at {widths[-1]}",
-        "Features",
-        "above 1",
-        "Overlap · m",
-        "/ unlearned",
-    )
-
-
-def _rows(recipe: SuperpositionRecipe, arm_result: ArmResult, compared: bool) -> Iterator[Row]:
-    n, model = recipe.config.chosen("features"), arm_result.arm.model
-    for one in regime_results(arm_result):
-        name = one.regime.title if model == TWIN else f"{one.regime.title}, {recipe.names[model]}"
-        difference = arm_result.comparison(key(EXPONENT, one.regime))
-        middle = len(one.widths) // 2
-        values: list[str | Cell] = [
-            classify_regime(one.shares[middle], n, one.widths[middle]).name,
-            show(one.exponent, 2),
-        ]
+def _rows(arm_result: ArmResult, compared: bool) -> Iterator[Row]:
+    for result in regime_results(arm_result):
+        values: list[str | Cell] = [result.superposition, show(result.exponent, 2)]
         if compared:
-            values.append("–" if model == TWIN else difference_cell(difference))
-        later = one.windows.fits[1 : min(SHOWN_WINDOWS, len(one.widths) - 2)]
+            comparison = arm_result.comparison(key(EXPONENT, result.regime))
+            values.append("–" if result.model == TWIN else difference_cell(comparison))
+        fits, loss, unlearned = result.windows.fits, result.losses[-1], result.unlearned[-1]
+        # Where nearly all is learned, the loss is not what is unlearned.
+        times = loss.mean / unlearned if unlearned > loss.mean / MOST_TIMES else math.nan
+        above_one = result.above_one[-1]
         values += [
-            *(_number(fit.exponent) for fit in later),
-            _number(one.windows.fits[0].r_squared, 3),
-            show(one.losses[-1], 4),
-            f"{one.shares[-1]:.1%}",
-            f"{one.above_one[-1]:.1%}" if math.isfinite(one.above_one[-1]) else "–",
-            _number(one.overlaps[-1] * one.widths[-1]),
-            _number(_over_unlearned(one)),
+            *(_number(fit.exponent) for fit in fits[1:SHOWN_WINDOWS]),
+            _number(fits[0].r_squared, 3),
+            show(loss, 4),
+            f"{result.shares[-1]:.1%}",
+            f"{above_one:.1%}" if math.isfinite(above_one) else "–",
+            _number(result.overlaps[-1] * result.widths[-1]),
+            _number(times),
         ]
-        yield Row(name, "", tuple(values))
-
-
-def _over_unlearned(one: RegimeResult) -> float:
-    """The widest model's loss as a multiple; NaN where nearly all is learned."""
-    loss, unlearned = one.losses[-1].mean, one.unlearned[-1]
-    return loss / unlearned if unlearned > loss / MOST_TIMES else math.nan
+        yield Row(result.title, "", tuple(values))
 
 
 def _number(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def signed_percent(share: float) -> str:
+    """Such as "+4%" or "−12%"."""
+    return f"{share:+.0%}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -203,9 +227,8 @@ class Settling:
 
     def as_json(self) -> dict[str, Any]:
         """Under the names of the fields."""
-        names = ("before", "after", "change", "over_zero")
-        numbers = {name: finite(getattr(self, name)) for name in names}
-        return {**asdict(self), **numbers, "settled": self.settled}
+        values = {k: finite(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
+        return {**values, "settled": self.settled}
 
 
 def whole_trainings(arm_results: Sequence[ArmResult]) -> list[ArmResult]:
@@ -215,7 +238,7 @@ def whole_trainings(arm_results: Sequence[ArmResult]) -> list[ArmResult]:
 
 def settling(arm_results: Sequence[ArmResult]) -> list[Settling]:
     """Of all regimes; none where half the steps were not trained."""
-    found = []
+    settlings = []
     by_name = {(s.arm.group, s.arm.model): s for s in arm_results}
     for (group, readout), arm_result in by_name.items():
         shorter = by_name.get((group, HALVES.get(readout, "")))
@@ -228,87 +251,54 @@ def settling(arm_results: Sequence[ArmResult]) -> list[Settling]:
             change = loss / before.losses[-1].mean - 1
             exponents = before.exponent.mean, now.exponent.mean
             place = group, readout, now.regime.title
-            found.append(Settling(*place, *exponents, change, loss / zero))
-    return found
+            settlings.append(Settling(*place, *exponents, change, loss / zero))
+    return settlings
 
 
 def findings_json(arm_results: Sequence[ArmResult]) -> dict[str, Any]:
     """For metrics.json: regimes with their exponents by window, and what half the steps gave."""
-    regimes = []
-    for arm_result in whole_trainings(arm_results):
-        arm = arm_result.arm
-        for one in regime_results(arm_result):
-            place = len(one.widths) // 2
-            features = arm.settings["features"]
-            regimes.append(
-                {
-                    "group": arm.group,
-                    "model": arm.model,
-                    "regime": one.regime.title,
-                    "gamma": one.regime.gamma,
-                    "superposition": classify_regime(
-                        one.shares[place], features, one.widths[place]
-                    ).name,
-                    "widths": list(one.widths),
-                    "losses": [interval_json(loss) for loss in one.losses],
-                    "exponent": interval_json(one.exponent),
-                    "windows": [
-                        {
-                            "from": width,
-                            "exponent": finite(fit.exponent),
-                            "error": finite(fit.error),
-                            "r_squared": finite(fit.r_squared),
-                        }
-                        for width, fit in zip(one.widths, one.windows.fits, strict=False)
-                    ],
-                    "represented": [finite(v) for v in one.shares],
-                    "above_one": [finite(v) for v in one.above_one],
-                    "overlaps": [finite(v) for v in one.overlaps],
-                    "unlearned": [finite(v) for v in one.unlearned],
-                }
-            )
-    settled = settling(arm_results)
-    convergence = {
-        "settled": all(one.settled for one in settled) if settled else None,
-        "regimes": [one.as_json() for one in settled],
+    settlings = settling(arm_results)
+    return {
+        "regimes": [
+            result.as_json()
+            for arm_result in whole_trainings(arm_results)
+            for result in regime_results(arm_result)
+        ],
+        "convergence": {
+            "settled": all(s.settled for s in settlings) if settlings else None,
+            "regimes": [s.as_json() for s in settlings],
+        },
     }
-    return {"regimes": regimes, "convergence": convergence}
 
 
-def why_unsettled(found: Sequence[Settling]) -> str:
+def why_unsettled(settlings: Sequence[Settling]) -> str:
     """What says that more steps are needed, as words after a colon; empty where nothing does."""
     reasons = []
-    if not all(one.steady for one in found):
+    if not all(s.steady for s in settlings):
         reasons.append("half the steps give other numbers")
-    if not all(one.learned for one in found):
+    if not all(s.learned for s in settlings):
         reasons.append("models lose more than answering 0 always would")
     return ", and ".join(reasons)
 
 
-def _converged(found: Sequence[Settling]) -> str:
-    if why := why_unsettled(found):
-        return f"Not converged: {why}. Give more --steps."
-    return "Trained long enough, as far as half the steps tell."
-
-
-def settling_table(found: Sequence[Settling]) -> Table:
+def settling_table(settlings: Sequence[Settling]) -> Table:
     """A row a regime."""
-    return Table(
-        _converged(found),
-        ("Exponent, half", "all steps", "Loss", "/ answering 0", "Settled"),
-        tuple(
-            Row(
-                f"{one.group}, {one.regime}",
-                "" if one.model == TWIN else NAMES[one.model],
-                (
-                    _number(one.before),
-                    _number(one.after),
-                    f"{one.change:+.0%}".replace("-", "−"),
-                    _number(one.over_zero),
-                    "yes" if one.settled else "no",
-                ),
-            )
-            for one in found
-        ),
-        head="Models",
+    why = why_unsettled(settlings)
+    enough = "Trained long enough, as far as half the steps tell."
+    rows = tuple(
+        Row(
+            f"{s.group}, {s.regime}",
+            "" if s.model == TWIN else NAMES[s.model],
+            (
+                _number(s.before),
+                _number(s.after),
+                signed_percent(s.change),
+                _number(s.over_zero),
+                "yes" if s.settled else "no",
+            ),
+        )
+        for s in settlings
     )
+    columns = ("Exponent, half", "all steps", "Loss", "/ answering 0", "Settled")
+    caption = f"Not converged: {why}. Give more --steps." if why else enough
+    return Table(caption, columns, rows, head="Models")
