@@ -121,8 +121,8 @@ def parse(arguments: Sequence[str]) -> Command:
     from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
 
-    asked = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
-    run: Any = Annotated[run_command(asked), subcommand("run")]
+    recipe = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
+    run: Any = Annotated[run_command(recipe), subcommand("run")]
     tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
     exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))

@@ -267,7 +267,7 @@ def _details(entry: Entry) -> Table:
         "source": entry.source,
         "download": show_bytes(entry.size),
         "on disk": show_bytes(entry.installed_size),
-        "files": "\n".join(f"{kept.pattern}: {kept.what}" for kept in entry.files),
+        "files": "\n".join(f"{file.pattern}: {file.what}" for file in entry.files),
         "sha256": entry.sha256 or ABSENT,
         "not verified": entry.unverified,
         "by hand": by_hand(entry),

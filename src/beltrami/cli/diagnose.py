@@ -33,7 +33,7 @@ class DiagnoseCommand(DiagnoseConfig):
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
             with progress:
-                found = diagnose(self, progress)
+                diagnosis = diagnose(self, progress)
         except (ValueError, TypeError) as error:
             raise BadInputError(f"{error}\nSee `beltrami diagnose --help`.") from error
         except KeyboardInterrupt as interrupt:
@@ -41,17 +41,17 @@ class DiagnoseCommand(DiagnoseConfig):
                 f"Interrupted. Finished parts are kept in {self.folder}.\n"
                 f"Continue with: {self.command()}"
             ) from interrupt
-        self._print(found)
+        self._print(diagnosis)
 
-    def _print(self, found: Diagnosis) -> None:
+    def _print(self, diagnosis: Diagnosis) -> None:
         if self.json:
-            files = {"diagnosis": str(found.path), "report": str(found.report)}
-            print_json({**found.document, "files": files})
+            files = {"diagnosis": str(diagnosis.path), "report": str(diagnosis.report)}
+            print_json({**diagnosis.document, "files": files})
             return
         console = make_console()
-        _print_table(found, console)
-        print_path(console, "Report", str(found.report))
-        print_path(console, "Numbers", str(found.path))
+        _print_table(diagnosis, console)
+        print_path(console, "Report", str(diagnosis.report))
+        print_path(console, "Numbers", str(diagnosis.path))
 
 
 class DiagnoseProgress:
@@ -74,7 +74,7 @@ class DiagnoseProgress:
         self._bar.reset(self._task, total=1.0, description=what, visible=True)
 
     def moved(self, share: float) -> None:
-        """Move it."""
+        """Move the bar."""
         self._bar.update(self._task, completed=share)
 
     def finished(self, what: str, reused: bool) -> None:
@@ -83,22 +83,22 @@ class DiagnoseProgress:
         self._console.print(f"{what}: {how}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_table(found: Diagnosis, console: Console) -> None:
+def _print_table(diagnosis: Diagnosis, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from beltrami.diagnosis.report import main_table
 
-    content = main_table(found.document)
+    content = main_table(diagnosis.document)
     table = Table(title=escape(content.caption))
     table.add_column("")
     table.add_column(content.columns[0], justify="right")
     for row in content.rows:
-        told = f"{escape(row.name)}\n[dim]{escape(row.hint)}[/dim]"
-        table.add_row(told, *(escape(str(value)) for value in row.values))
+        title = f"{escape(row.name)}\n[dim]{escape(row.hint)}[/dim]"
+        table.add_row(title, *(escape(str(value)) for value in row.values))
     console.print(table)
-    if verdict := found.document["verdict"]:
+    if verdict := diagnosis.document["verdict"]:
         for text in (verdict["answer"], verdict["reason"]):
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-    for note in found.document["notes"]:
+    for note in diagnosis.document["notes"]:
         console.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True)

@@ -31,7 +31,7 @@ class FamilyCommand(FamilyConfig):
         progress = DiagnoseProgress(make_console(stderr=True))
         try:
             with progress:
-                found = measure_family(self, progress)
+                measured = measure_family(self, progress)
         except (ValueError, TypeError) as error:
             raise BadInputError(f"{error}\nSee `beltrami family --help`.") from error
         except KeyboardInterrupt as interrupt:
@@ -39,18 +39,18 @@ class FamilyCommand(FamilyConfig):
                 f"Interrupted. What was measured is kept in {self.folder}.\n"
                 f"Continue with: {self.command()}"
             ) from interrupt
-        self._print(found)
+        self._print(measured)
 
-    def _print(self, found: Family) -> None:
+    def _print(self, measured: Family) -> None:
         if self.json:
-            files = {"family": str(found.path), "report": str(found.report)}
-            print_json({**found.document, "files": files})
+            files = {"family": str(measured.path), "report": str(measured.report)}
+            print_json({**measured.document, "files": files})
             return
         from beltrami.recipes.family.report import tables, told
 
         console = make_console()
-        print_tables(console, tables(found.document))
-        for text in told(found.document):
+        print_tables(console, tables(measured.document))
+        for text in told(measured.document):
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-        print_path(console, "Report", str(found.report))
-        print_path(console, "Numbers", str(found.path))
+        print_path(console, "Report", str(measured.report))
+        print_path(console, "Numbers", str(measured.path))

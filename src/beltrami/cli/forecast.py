@@ -29,23 +29,23 @@ class ForecastCommand(ForecastConfig):
         from beltrami.recipes.forecasting.forecast import forecast_file
 
         try:
-            found = forecast_file(self)
+            forecasted = forecast_file(self)
         except (ValueError, TypeError) as error:
             raise BadInputError(f"{error}\nSee `beltrami forecast --help`.") from error
-        self._print(found)
+        self._print(forecasted)
 
-    def _print(self, found: Forecasted) -> None:
+    def _print(self, forecasted: Forecasted) -> None:
         if self.json:
-            files = {"forecast": str(found.path), "report": str(found.report)}
-            print_json({**found.document, "files": files})
+            files = {"forecast": str(forecasted.path), "report": str(forecasted.report)}
+            print_json({**forecasted.document, "files": files})
             return
         from beltrami.recipes.forecasting.report import main_table, windows_table
 
         console = make_console()
-        print_tables(console, [main_table(found.document), windows_table(found.document)])
-        told = [found.document["answer"]]
-        told += [f"Warning: {text}." for text in found.document["forecast"]["warnings"]]
-        for text in told:
+        print_tables(console, [main_table(forecasted.document), windows_table(forecasted.document)])
+        lines = [forecasted.document["answer"]]
+        lines += [f"Warning: {text}." for text in forecasted.document["forecast"]["warnings"]]
+        for text in lines:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-        print_path(console, "Report", str(found.report))
-        print_path(console, "Numbers", str(found.path))
+        print_path(console, "Report", str(forecasted.report))
+        print_path(console, "Numbers", str(forecasted.path))

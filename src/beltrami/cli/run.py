@@ -39,10 +39,10 @@ class RunCommand:
         try:
             recipe, run_result = self._run()
         except KeyboardInterrupt as interrupt:
-            if not speaks():
+            if not is_main_process():
                 raise SystemExit(INTERRUPTED) from None
             raise InterruptedWork(_what_is_left(config)) from interrupt
-        if speaks():
+        if is_main_process():
             self._print(recipe, run_result)
 
     def _run(self) -> tuple[Recipe[Any], RunResult]:
@@ -68,14 +68,14 @@ class RunCommand:
             reason = error.strerror or error
             raise OutputError(f"cannot read or write {where}: {reason}\n{go_on}") from error
         except ProcessLostError as error:
-            raise OutputError(f"{error}\n{go_on}" if speaks() else str(error)) from error
+            raise OutputError(f"{error}\n{go_on}" if is_main_process() else str(error)) from error
         except (MemoryError, RuntimeError) as error:
             where = _full_memory(error)
             if where is None:
                 raise
-            said = (str(error).splitlines() or [type(error).__name__])[0]
+            message = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
-                f"{where} is full: {said}\n"
+                f"{where} is full: {message}\n"
                 "Finished trials are kept. Fewer dimensions or smaller batches need less; "
                 "--micro-batch and --test-batch, where a recipe has them, change no numbers."
             ) from error
@@ -107,18 +107,18 @@ def _full_memory(error: BaseException) -> str | None:
 
 
 def run_command(
-    asked: str = "", kinds: Sequence[type[RunConfig]] | None = None
+    recipe: str = "", kinds: Sequence[type[RunConfig]] | None = None
 ) -> type[RunCommand]:
     """`RunCommand` as tyro needs it: one subcommand a recipe, named and described by its config.
 
-    All descriptions are one line in the list of recipes; that of `asked` is whole, for its help.
+    Descriptions are one line in the list of recipes; that of `recipe` is whole, for its help.
     """
     recipes: list[Any] = []
     for kind in RECIPES if kinds is None else kinds:
         text = inspect.getdoc(kind) or ""
-        about = text if kind.recipe == asked else text.split("\n\n")[0]
+        about = text if kind.recipe == recipe else text.split("\n\n")[0]
         recipes.append(Annotated[kind, subcommand(kind.recipe, description=about)])
-    if len(recipes) == 1:  # a union of one is no union, and would be no subcommand
+    if len(recipes) == 1:  # a union of one type is that type, which gives no subcommand
         recipes.append(Annotated[None, Suppress])  # not shown
     any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
     command: type[RunCommand] = make_dataclass(
@@ -131,7 +131,7 @@ def run_command(
     return command
 
 
-def speaks() -> bool:
+def is_main_process() -> bool:
     """Whether this process is the one that prints; `torchrun` numbers them."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
@@ -142,7 +142,7 @@ class RunProgress(ProgressListener):
     def __init__(self, console: Console, recipe: Recipe[Any]) -> None:
         self._console = console
         self._recipe = recipe
-        self._bar = make_bar(console, shown=speaks())
+        self._bar = make_bar(console, shown=is_main_process())
         self._all = self._bar.add_task("trials", total=None)
         self._one = self._bar.add_task("training", total=None, visible=False)
         self._finished, self._done = 0, 0.0

@@ -107,9 +107,9 @@ def _key_lines(run: PastRun) -> list[str]:
         return []
     lines = []
     for arm_result in run.metrics["summary"]:
-        found = arm_result["metrics"].get(metric["key"])
-        if found:
-            shown = _interval_text(found["value"], metric["digits"])
+        interval = arm_result["metrics"].get(metric["key"])
+        if interval:
+            shown = _interval_text(interval["value"], metric["digits"])
             who = ", ".join(filter(None, [arm_result["model"], arm_result["group"]]))
             lines.append(f"{who}: {metric['title']} {shown}")
     return lines

@@ -31,7 +31,7 @@ ROW = 24.0  # height of a model's line
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its interval; `low` and `high` are None where there is none."""
+    """A mean with its interval; `low` and `high` are None without an interval."""
 
     mean: float
     low: float | None = None

@@ -22,7 +22,7 @@ from beltrami.report.page import asset, html_document, provenance
 from beltrami.report.text import markup
 
 LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
-# What ends a script element early, or is no letter to an old parser of JavaScript.
+# What ends a script element early, or is not a letter to an old parser of JavaScript.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
