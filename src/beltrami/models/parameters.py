@@ -34,7 +34,7 @@ def match_widths(
         target: number of parameters to come close to.
         count: number of parameters with given widths.
     """
-    kept = max(len(widths) - _MOST_LAYERS, 0)
-    ranges = (range(w, w + _WIDER + 1) for w in widths[kept:])
-    candidates = [(*widths[:kept], *chosen) for chosen in product(*ranges)]
+    fixed = max(len(widths) - _MOST_LAYERS, 0)
+    ranges = (range(w, w + _WIDER + 1) for w in widths[fixed:])
+    candidates = [(*widths[:fixed], *chosen) for chosen in product(*ranges)]
     return min(candidates, key=lambda c: (abs(count(c) - target), c))

@@ -40,12 +40,12 @@ class FermiDirac(Layer):
         return Euclidean()
 
     def reset_parameters(self) -> None:
-        """r and T as given."""
+        """Set r and T to their starting values."""
         nn.init.constant_(self.radius, self.start[0])
         nn.init.constant_(self.log_temperature, math.log(self.start[1]))
 
     def no_weight_decay(self) -> set[str]:
-        """Both."""
+        """The radius and the temperature."""
         return {"radius", "log_temperature"}
 
     def forward(self, x: Tensor, pairs: Tensor) -> Tensor:

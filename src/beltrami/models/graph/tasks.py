@@ -54,10 +54,10 @@ def macro_f1(predicted: Tensor, truth: Tensor, classes: int) -> float:
     """
     hits = torch.bincount(truth[predicted == truth], minlength=classes)
     both = torch.bincount(predicted, minlength=classes) + torch.bincount(truth, minlength=classes)
-    some = both > 0
-    if not bool(some.any()):
+    present = both > 0
+    if not bool(present.any()):
         raise ValueError("predicted and truth are empty, there is no F1")
-    return (2 * hits[some].double() / both[some]).mean().item()
+    return (2 * hits[present].double() / both[present]).mean().item()
 
 
 def _labels(graph: Graph) -> Tensor:
@@ -93,15 +93,15 @@ def link_prediction_step(
         raise ValueError(f"hidden must be a share below 1, got {hidden}")
     model.train()
     optimizer.zero_grad()
-    asked, edge_index = split.train, split.edge_index
+    positives, edge_index = split.train, split.edge_index
     if hidden:
-        order = torch.randperm(asked.shape[1], generator=generator).to(asked.device)
-        shuffled = asked[:, order]
-        cut = max(1, round(hidden * asked.shape[1]))
-        asked, edge_index = shuffled[:, :cut], both_directions(shuffled[:, cut:])
-    count = asked.shape[1]
+        order = torch.randperm(positives.shape[1], generator=generator).to(positives.device)
+        shuffled = positives[:, order]
+        cut = max(1, round(hidden * positives.shape[1]))
+        positives, edge_index = shuffled[:, :cut], both_directions(shuffled[:, cut:])
+    count = positives.shape[1]
     negatives = sample_negatives(split.train, split.nodes, count, generator)
-    pairs = torch.cat([asked, negatives.to(asked.device)], dim=1)
+    pairs = torch.cat([positives, negatives.to(positives.device)], dim=1)
     scores = model(graph.features, edge_index, pairs)
     truth = torch.zeros_like(scores)
     truth[:count] = 1

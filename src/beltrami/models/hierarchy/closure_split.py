@@ -86,8 +86,8 @@ def split_closure(
     rest = rest[torch.randperm(len(rest), generator=generator)]
     valid, test = rest[:count], rest[count : 2 * count]
     extra = rest[2 * count : 2 * count + round(share * len(rest))]
-    kept = torch.ones(n, dtype=torch.bool) if keep_top else ~_above_all(closure, n)
-    nodes = kept.nonzero().squeeze(-1)
+    allowed = torch.ones(n, dtype=torch.bool) if keep_top else ~_above_all(closure, n)
+    nodes = allowed.nonzero().squeeze(-1)
     valid_false = corrupt_pairs(valid, closure, nodes, count=corruptions, generator=generator)
     test_false = corrupt_pairs(test, closure, nodes, count=corruptions, generator=generator)
     return ClosureSplit(

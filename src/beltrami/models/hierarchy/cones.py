@@ -77,7 +77,7 @@ class ConeEmbedding(Layer):
         return {"weight"}
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """Sizes, manifold and min_radius."""
         n, d = self.weight.shape
         return f"{n}, {d}, manifold={self.manifold!r}, min_radius={self.min_radius:g}"
 
@@ -189,5 +189,5 @@ def judge_cones(
     if part not in ("test", "valid"):
         raise ValueError(f'part must be "test" or "valid", got {part!r}')
     validation = scores(split.valid, split.valid_false)
-    asked = validation if part == "valid" else scores(split.test, split.test_false)
-    return classify_edges(*validation, *asked)
+    scored = validation if part == "valid" else scores(split.test, split.test_false)
+    return classify_edges(*validation, *scored)

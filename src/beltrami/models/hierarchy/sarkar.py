@@ -106,10 +106,10 @@ class SarkarEmbedding:
         sources = self._rows(rows)
         if self._edge < _SHORTEST_EDGE or math.isinf(deficit(self.least_angle, self._edge)):
             return self._distances_of_points(sources, symmetric=rows is None)
-        found = path_distances(self.tree.parent, self.headings, self._edge, sources)
+        distances = path_distances(self.tree.parent, self.headings, self._edge, sources)
         if rows is None:
-            found = (found + found.T) / 2  # equal but for rounding
-        return found / math.sqrt(self.curvature)
+            distances = (distances + distances.T) / 2  # equal but for rounding
+        return distances / math.sqrt(self.curvature)
 
     def exact_distance(self, first: int, second: int) -> Any:
         """The distance of two nodes from their points: an mpmath number.
@@ -169,7 +169,7 @@ class SarkarEmbedding:
     def moved(self, points: Tensor, model: Model) -> Tensor:
         """How far rounded points (n, dim) of a model lie from the true ones, float64 (n,).
 
-        Infinite for what is no point: beyond the border of the ball, or not finite.
+        Infinite for what is not a point: beyond the border of the ball, or not finite.
         """
         if points.shape != (len(self), self.dim):
             raise ValueError(
@@ -384,7 +384,7 @@ def _diameter(tree: Tree) -> int:
 
 
 def _to_lorentz(row: list[Any], model: Model, ctx: Any) -> list[Any] | None:
-    """A row of a model's coordinates, curvature −1, as a Lorentz point; None if it is none."""
+    """A row of a model's coordinates, curvature −1, as a Lorentz point; None for no point."""
     if not all(map(ctx.isfinite, row)):
         return None
     square = ctx.fdot(row, row)

@@ -66,8 +66,8 @@ def place(
     """
     cosh, sinh = ctx.cosh(edge), ctx.sinh(edge)
     codes: dict[int, list[Vector]] = {}
-    one, zero = ctx.mpf(1), ctx.mpf(0)
-    identity = [[one if i == j else zero for j in range(dim + 1)] for i in range(dim + 1)]
+    unit, zero = ctx.mpf(1), ctx.mpf(0)
+    identity = [[unit if i == j else zero for j in range(dim + 1)] for i in range(dim + 1)]
     frames: dict[int, tuple[Matrix, Vector | None]] = {0: (identity, None)}
     points: list[Vector] = [[zero] * dim for _ in children]
     headings = [[0.0] * dim for _ in children]

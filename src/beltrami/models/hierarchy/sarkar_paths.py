@@ -90,7 +90,7 @@ def _up(
     zero = headings.new_zeros(len(sources))
     seen = _Seen(zero, zero.clone(), headings.new_zeros(len(sources), headings.shape[1]))
     at = sources.clone()
-    found = []
+    levels = []
     for level in range(height - 1, -1, -1):
         below = depth[sources] > level
         step = below.nonzero().squeeze(-1)
@@ -100,8 +100,8 @@ def _up(
             part[step] = new
         at[step] = above[at[step]]
         which = (depth[sources] >= level).nonzero().squeeze(-1)
-        found.append((which, at[which], _Seen(*(part[which] for part in seen))))
-    return found[::-1]
+        levels.append((which, at[which], _Seen(*(part[which] for part in seen))))
+    return levels[::-1]
 
 
 def _step(seen: _Seen, s: Tensor, edge: float) -> _Seen:

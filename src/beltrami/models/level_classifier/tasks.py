@@ -54,8 +54,8 @@ def predict_levels(model: nn.Module, features: Tensor) -> Tensor:
     model.eval()
     device = next(model.parameters()).device
     blocks = (model(block.to(device)) for block in features.split(ROWS_AT_ONCE))
-    found = [torch.stack([level.argmax(-1) for level in scores], dim=1).cpu() for scores in blocks]
-    return torch.cat(found)
+    classes = (torch.stack([s.argmax(-1) for s in scores], dim=1) for scores in blocks)
+    return torch.cat([block.cpu() for block in classes])
 
 
 def evaluate_levels(model: nn.Module, features: Tensor, targets: Tensor) -> dict[str, float]:

@@ -86,13 +86,13 @@ def training_batch(
     coded: Sequence[Coded], padding: int, *, train_on_prompts: bool
 ) -> dict[str, Tensor]:
     """input_ids, attention_mask and labels, (questions, tokens), padded on the right."""
-    width = max(len(one.question) + len(one.solution) for one in coded)
+    width = max(len(item.question) + len(item.solution) for item in coded)
     ids = torch.full((len(coded), width), padding)
     labels = torch.full((len(coded), width), IGNORED)
     mask = torch.zeros(len(coded), width, dtype=torch.long)
-    for row, one in enumerate(coded):
-        start, end = len(one.question), len(one.question) + len(one.solution)
-        ids[row, :end] = torch.tensor(one.question + one.solution)
+    for row, item in enumerate(coded):
+        start, end = len(item.question), len(item.question) + len(item.solution)
+        ids[row, :end] = torch.tensor(item.question + item.solution)
         first = 0 if train_on_prompts else start
         labels[row, first:end] = ids[row, first:end]
         mask[row, :end] = 1
@@ -101,10 +101,10 @@ def training_batch(
 
 def question_batch(coded: Sequence[Coded], padding: int) -> dict[str, Tensor]:
     """input_ids and attention_mask of the questions, padded on the left, to go on from."""
-    width = max(len(one.question) for one in coded)
+    width = max(len(item.question) for item in coded)
     ids = torch.full((len(coded), width), padding)
     mask = torch.zeros(len(coded), width, dtype=torch.long)
-    for row, one in enumerate(coded):
-        ids[row, width - len(one.question) :] = torch.tensor(one.question)
-        mask[row, width - len(one.question) :] = 1
+    for row, item in enumerate(coded):
+        ids[row, width - len(item.question) :] = torch.tensor(item.question)
+        mask[row, width - len(item.question) :] = 1
     return {"input_ids": ids, "attention_mask": mask}
