@@ -28,10 +28,10 @@ class Stateful(Protocol):
     """What has a state: a module, an optimiser, a scheduler."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state."""
+        """Return the state."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Take the state on."""
+        """Restore a state."""
 
 
 Part = Stateful | torch.Generator
@@ -55,7 +55,7 @@ def load_checkpoint(
     """Give the states back to `parts` and return the facts.
 
     None, with all parts as they were, where there is no whole checkpoint, where `accept` says no
-    to its facts, and where a part cannot take its state on (it has another shape by now).
+    to its facts, and where a part cannot load its state (it has another shape by now).
     """
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
@@ -89,7 +89,7 @@ def _restore(part: Part, state: Any) -> None:
         part.load_state_dict(state)
 
 
-# In the JSON, everything that is no plain value is an object with one key that says what it is, so
+# In the JSON, everything but plain values is an object with one key that says what it is, so
 # that nothing a state may hold is taken for something else. Keys stay numbers where they are, as
 # in an optimiser's state, because a dict is a list of pairs.
 
@@ -132,5 +132,5 @@ def _together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[content]
     if kind == "tuple":
         return tuple(_together(v, tensors) for v in content)
-    found = {key: _together(v, tensors) for key, v in content}
-    return Counter(found) if kind == "counter" else found
+    mapping = {key: _together(v, tensors) for key, v in content}
+    return Counter(mapping) if kind == "counter" else mapping

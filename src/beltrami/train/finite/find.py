@@ -49,25 +49,25 @@ def find_nonfinite(
     """
     modules = module_paths(model)
     together = compute_together(model) if together is None else together
-    found: NonFinite | None = None
+    origin: NonFinite | None = None
     error: Exception | None = None
     with ExitStack() as stack:
         # Errors wait until all processes have heard of them, or others would wait in vain.
         try:
             stack.enter_context(unchanged(model))
             stack.enter_context(uncompiled())
-            found = _look_at_tensors(modules)
+            origin = _look_at_tensors(modules)
         except Exception as caught:
             error = caught
         for backward in (False, True):
-            if anywhere(found is not None or error is not None, together):
+            if anywhere(origin is not None or error is not None, together):
                 break
             if random_state is not None:
                 random_state.restore()
-            found, error = Run(model, modules, backward, together).look(run)
+            origin, error = Run(model, modules, backward, together).look(run)
     if error is not None:
         raise error
-    return found
+    return origin
 
 
 def _look_at_tensors(modules: dict[nn.Module, str]) -> NonFinite | None:

@@ -60,11 +60,11 @@ class Entries:
         total = 1
         for size in self.shape:
             total *= size
-        found = ", ".join(f"{n} {word}" for word, n in counts if n)
+        bad = ", ".join(f"{n} {word}" for word, n in counts if n)
         shape = f"{self.dtype} of shape {self.shape}"
-        if not found:
+        if not bad:
             return f"{self.name} ({shape}), largest |entry| {self.largest:.3g}"
-        return f"{self.name} ({shape}) with {found} among {total} entries"
+        return f"{self.name} ({shape}) with {bad} among {total} entries"
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def _tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
 
 def describe(value: Any, name: str) -> tuple[Entries, ...]:
     """What the tensors inside a value hold."""
-    found = (entries(tensor, path) for path, tensor in _tensors(value, name))
-    return tuple(e for e in found if e is not None)
+    summaries = (entries(tensor, path) for path, tensor in _tensors(value, name))
+    return tuple(e for e in summaries if e is not None)
 
 
 def describe_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entries, ...]:

@@ -108,7 +108,7 @@ def look_again(
     none waits for one that is gone.
     """
     together = several_processes()
-    found = Found()
+    result = Found()
     for index, batch in enumerate(step.batches):
         if bad_loss and not anywhere(not bool(torch.isfinite(batch.loss)), together):
             continue
@@ -121,13 +121,13 @@ def look_again(
                 together=together,
             )
         except Exception as error:
-            found.error = found.error or error
+            result.error = result.error or error
             failure = f"process {rank()}: " if together else ""
             failure += f"{type(error).__name__}: {error}"
         answers = gather((origin, failure), together)
-        found.origin = next((o for o, _ in answers if o is not None), None)
-        found.failure = found.failure or next((f for _, f in answers if f), "")
-        if found.origin is not None or bad_loss:
-            found.batch = index
+        result.origin = next((o for o, _ in answers if o is not None), None)
+        result.failure = result.failure or next((f for _, f in answers if f), "")
+        if result.origin is not None or bad_loss:
+            result.batch = index
             break
-    return found
+    return result

@@ -65,7 +65,7 @@ class Run:
         try:
             with torch.set_grad_enabled(self.backward), without_reduction(self.model):
                 loss = self._forward(run)
-                self.in_forward = False  # a checkpointed forward that backward repeats is no news
+                self.in_forward = False  # backward may repeat a checkpointed forward
                 self.calls.clear()
                 over = self.found is not None or self.error is not None
                 if self.backward and not anywhere(over, self.together):

@@ -48,7 +48,7 @@ class FiniteCheck(TrainerCallback):
             self._judge(self._last_step, late=True)
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Start afresh."""
+        """Forget earlier steps."""
         self.forget()
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
@@ -89,39 +89,39 @@ class FiniteCheck(TrainerCallback):
             with self._trainer.compute_loss_context_manager():
                 return self._trainer.compute_loss(model, inputs, num_items_in_batch=batch.num_items)
 
-        found = look_again(model, step, run, bad_loss=bad_loss)
+        result = look_again(model, step, run, bad_loss=bad_loss)
         count = len(step.batches)
         self.forget()
         self._trainer.is_in_train = False
         where = f"step {step.number}"
-        if count > 1 and found.batch is not None:
-            where += f", batch {found.batch + 1} of {count}"
+        if count > 1 and result.batch is not None:
+            where += f", batch {result.batch + 1} of {count}"
         what = "the loss" if bad_loss else "the norm of the gradients"
         message = (
             f"training stopped at {where}: {what} is not finite.",
-            _origin(found.origin, found.failure, late),
+            _origin(result.origin, result.failure, late),
             _last_checkpoint(Path(str(self._trainer.args.output_dir))),
         )
         raise NonFiniteLossError(
-            "\n".join(message), origin=found.origin, step=step.number
-        ) from found.error
+            "\n".join(message), origin=result.origin, step=step.number
+        ) from result.error
 
 
-def _origin(found: NonFinite | None, failure: str, late: bool) -> str:
+def _origin(origin: NonFinite | None, failure: str, late: bool) -> str:
     """What is known of the layer, in words."""
-    if found is None and failure:
+    if origin is None and failure:
         failure = failure.rstrip(". \n")
         return f"No layer can be named: the batch could not be run again: {failure}."
-    if found is None:
+    if origin is None:
         return (
             "Run again from the same random state, uncompiled, the batch gave a finite loss "
             "and finite gradients, so no layer can be named: kernels that are not "
             "deterministic, compiled code that differs, state that a module keeps outside of "
             "its buffers, or a norm that overflowed."
         )
-    process = f" (process {found.rank})" if several_processes() else ""
-    text = f"Where{process}: {found}"
-    if late and found.cause == "parameter":
+    process = f" (process {origin.rank})" if several_processes() else ""
+    text = f"Where{process}: {origin}"
+    if late and origin.cause == "parameter":
         text += (
             " With logging_nan_inf_filter=False the loss is looked at one step late, and the "
             "optimiser has stepped meanwhile: resume with True to learn the layer."

@@ -32,7 +32,7 @@ def check_engine(trainer: RiemannianTrainerMixin) -> None:
     engine = "DeepSpeed" if trainer.is_deepspeed_enabled else "FSDP1"
     if name is not None and (trainer.is_deepspeed_enabled or _fsdp_version(trainer) == 1):
         raise ValueError(
-            f"{engine} flattens parameters, and then the rows of {name} are no points any "
+            f"{engine} flattens parameters, and then the rows of {name} are not points any "
             "more: use FSDP2 (fsdp_version: 2 in the accelerate configuration) or DDP"
         )
     count = trainer.args.n_gpu
@@ -45,7 +45,7 @@ def check_engine(trainer: RiemannianTrainerMixin) -> None:
 
 
 def _has_curvature(trainer: RiemannianTrainerMixin) -> bool:
-    """Whether layers read a curvature, learned or not, that is no tensor of their own."""
+    """Whether layers read a curvature, learned or not, that is not a tensor of their own."""
     modules = list(trainer.model.modules())
     tensors = (curvature_parameters(manifold) for m in modules for manifold in manifolds_of(m))
     return any(isinstance(module, Curvature) for module in modules) or any(tensors)

@@ -196,9 +196,9 @@ class RiemannianTrainerMixin(_Base):
             unwatched: Tensor = super().training_step(model, inputs, num_items_in_batch)
             return unwatched
         state = RandomState.now([self.args.device])
-        kept = copy.copy(inputs) if isinstance(inputs, Mapping) else inputs
+        batch_inputs = copy.copy(inputs) if isinstance(inputs, Mapping) else inputs
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self._beltrami.see_batch(Batch(kept, num_items_in_batch, state, loss.detach()))
+        self._beltrami.see_batch(Batch(batch_inputs, num_items_in_batch, state, loss.detach()))
         return loss
 
 
