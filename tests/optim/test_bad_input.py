@@ -250,7 +250,7 @@ def test_plain_parameters_may_be_complex_or_without_dimensions() -> None:
 def test_modules_that_say_what_is_not_so() -> None:
     layer = bnn.Embedding(3, 4, manifold=Lorentz())
     layer.manifold_of["weights"] = Lorentz()
-    with pytest.raises(ValueError, match=r"0 names 'weights', which is no parameter"):
+    with pytest.raises(ValueError, match=r"0 names 'weights', which is not a parameter"):
         param_groups(nn.Sequential(layer))
     layer = bnn.Embedding(3, 4, manifold=Lorentz())
     layer.manifold_of["weight"] = "lorentz"  # type: ignore[assignment]

@@ -405,7 +405,7 @@ def test_a_whole_decoder_learns_with_every_optimiser() -> None:
 def test_a_parametrised_point_is_refused_not_taken_for_flat() -> None:
     layer = bnn.Embedding(4, 3, manifold=Lorentz(1.0))
     nn.utils.parametrizations.weight_norm(layer, "weight")
-    with pytest.raises(ValueError, match=r"'weight', which is no parameter .* parametrised"):
+    with pytest.raises(ValueError, match=r"'weight', which is not a parameter .* parametrised"):
         param_groups(layer)
 
 

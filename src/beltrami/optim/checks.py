@@ -176,10 +176,10 @@ def point_widths(group: Group) -> list[int]:
 
 def check_widths(group: Group, expected: list[int]) -> None:
     """Raise `ValueError` if an engine has put flattened parameters in the place of points."""
-    found = point_widths(group)
-    if found != expected:
+    widths = point_widths(group)
+    if widths != expected:
         raise ValueError(
-            f"points of {expected} coordinates have become parameters of {found}: the training "
-            "engine has flattened them, and rows are no points any more. DeepSpeed's ZeRO does "
+            f"points of {expected} coordinates have become parameters of {widths}: the training "
+            "engine has flattened them, and rows are not points any more. DeepSpeed's ZeRO does "
             "that; use FSDP2 or DDP"
         )

@@ -37,11 +37,11 @@ def follows(group: Group) -> bool:
 
 def lengths_of_moments(group: Group, states: Mapping[Tensor, Mapping[str, Any]]) -> list[Any]:
     """Squared lengths of all moments of a group, one a row and factor; None without a moment."""
-    found: list[Any] = []
+    all_lengths: list[Any] = []
     for parameter in group["params"]:
         moment, manifold = _moment(states, parameter), group["manifold"]
         if moment is None:
-            found.append(None)
+            all_lengths.append(None)
             continue
         factors = factors_of(manifold, parameter.shape[-1])
         lengths = row_numbers_like(parameter, count_factors(manifold), numbers_dtype(parameter))
@@ -53,8 +53,8 @@ def lengths_of_moments(group: Group, states: Mapping[Tensor, Mapping[str, Any]])
 
         inner = inner_dims(manifold)
         move_rows(parameter, parameter, (moment,), (lengths,), measure, inner=inner)
-        found.append(lengths)
-    return found
+        all_lengths.append(lengths)
+    return all_lengths
 
 
 def follow_curvature(

@@ -87,7 +87,7 @@ def param_groups(
 
 def points_of(modules: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor, Manifold]]:
     """Names, values and manifolds of the parameters that are points, by identity."""
-    found: dict[int, tuple[str, Tensor, Manifold]] = {}
+    points: dict[int, tuple[str, Tensor, Manifold]] = {}
     for prefix, module in modules:
         for own, manifold in getattr(module, "manifold_of", {}).items():
             name = f"{prefix}.{own}" if prefix else own
@@ -99,26 +99,26 @@ def points_of(modules: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, 
                 )
             if not isinstance(parameter, Tensor):
                 raise ValueError(
-                    f"manifold_of of {prefix or type(module).__name__} names {own!r}, which is no "
-                    "parameter of that module: a parametrised or flattened parameter (FSDP1) "
+                    f"manifold_of of {prefix or type(module).__name__} names {own!r}, which is not "
+                    "a parameter of that module: a parametrised or flattened parameter (FSDP1) "
                     "cannot be trained as points"
                 )
-            known, _, there = found.setdefault(id(parameter), (name, parameter, manifold))
+            known, _, there = points.setdefault(id(parameter), (name, parameter, manifold))
             if there != manifold:
                 raise ValueError(
                     f"{known} and {name} are one parameter, but its modules say it lies on "
                     f"{there!r} and on {manifold!r}"
                 )
-    return found
+    return points
 
 
 def _curvatures(model: nn.Module) -> set[int]:
     """Identities of the parameters that are curvatures, of either kind."""
-    found: set[int] = set()
+    identities: set[int] = set()
     split = any(is_sharded(p) for p in model.parameters())
     for module in model.modules():
         if isinstance(module, Curvature):
-            found |= {id(p) for p in module.parameters()}
+            identities |= {id(p) for p in module.parameters()}
         for manifold in manifolds_of(module):
             for raw in curvature_parameters(manifold):
                 if split and not is_sharded(raw):
@@ -126,8 +126,8 @@ def _curvatures(model: nn.Module) -> set[int]:
                         f"{manifold!r} was made with a tensor that FSDP2 has replaced in the model "
                         "but cannot replace in the manifold: make it with a Curvature"
                     )
-                found.add(id(raw))
-    return found
+                identities.add(id(raw))
+    return identities
 
 
 def curvature_parameters(manifold: Manifold) -> list[Tensor]:

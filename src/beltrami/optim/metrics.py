@@ -39,8 +39,8 @@ def geometry_metrics(model: nn.Module) -> dict[str, float]:
     The device is waited for once. Where parameters are split over processes, all must call, and
     all get the values of the whole model.
     """
-    found: dict[str, Tensor] = {}
-    _log_curvatures(model, found)
+    metrics: dict[str, Tensor] = {}
+    _log_curvatures(model, metrics)
     for name, parameter, manifold in named_points(model):
         if not parameter.numel():
             continue
@@ -48,35 +48,35 @@ def geometry_metrics(model: nn.Module) -> dict[str, float]:
         # Made on the device: numbers from the host would be waited for, once a table.
         levels = torch.linspace(0.05, 0.95, 3, dtype=radii.dtype, device=radii.device)
         for label, value in zip(_QUANTILES, radii.quantile(levels), strict=True):
-            found[f"radius/{name}/{label}"] = value
-    if not found:
+            metrics[f"radius/{name}/{label}"] = value
+    if not metrics:
         return {}
-    device = next(iter(found.values())).device
-    numbers = torch.stack([value.to(device, torch.float64) for value in found.values()])
-    return dict(zip(found, numbers.tolist(), strict=True))
+    device = next(iter(metrics.values())).device
+    numbers = torch.stack([value.to(device, torch.float64) for value in metrics.values()])
+    return dict(zip(metrics, numbers.tolist(), strict=True))
 
 
-def _log_curvatures(model: nn.Module, found: dict[str, Tensor]) -> None:
+def _log_curvatures(model: nn.Module, metrics: dict[str, Tensor]) -> None:
     names = {id(p): name for name, p in _parameters(model)}
     for module, path in module_paths(model).items():
         if isinstance(module, Curvature) and module.learnable:
             whole = _whole_curvature(module)
-            _log_values(f"curvature/{path}", whole.value.flatten(), found)
-            found[f"curvature_at_bound/{path}"] = whole.at_bound().float().mean()
+            _log_values(f"curvature/{path}", whole.value.flatten(), metrics)
+            metrics[f"curvature_at_bound/{path}"] = whole.at_bound().float().mean()
         for manifold in manifolds_of(module):
             for c in learnable_curvatures(manifold):
                 if isinstance(c, Tensor) and id(c) in names:
-                    _log_values(f"curvature/{names[id(c)]}", full(c).flatten(), found)
+                    _log_values(f"curvature/{names[id(c)]}", full(c).flatten(), metrics)
 
 
-def _log_values(key: str, values: Tensor, found: dict[str, Tensor]) -> None:
+def _log_values(key: str, values: Tensor, metrics: dict[str, Tensor]) -> None:
     if len(values) == 1:
-        found[key] = values[0]
+        metrics[key] = values[0]
     elif len(values) <= _FEW:
-        found.update({f"{key}/{i}": value for i, value in enumerate(values)})
+        metrics.update({f"{key}/{i}": value for i, value in enumerate(values)})
     else:
         ends = {"min": values.min(), "q50": values.median(), "max": values.max()}
-        found.update({f"{key}/{label}": value for label, value in ends.items()})
+        metrics.update({f"{key}/{label}": value for label, value in ends.items()})
 
 
 def named_points(model: nn.Module) -> list[tuple[str, Tensor, Manifold]]:

@@ -11,19 +11,19 @@ _WRAPPED = (*_COMPILED, "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 def module_paths(model: nn.Module) -> dict[nn.Module, str]:
     """Every module that is not a wrapper, with its path as if there were no wrappers."""
-    found: dict[nn.Module, str] = {}
+    paths: dict[nn.Module, str] = {}
 
     def walk(module: nn.Module, path: str) -> None:
         inner = _unwrapped(module)
         if inner is not None:
             walk(inner, path)
-        elif module not in found:
-            found[module] = path
+        elif module not in paths:
+            paths[module] = path
             for name, child in module.named_children():
                 walk(child, f"{path}.{name}" if path else name)
 
     walk(model, "")
-    return found
+    return paths
 
 
 def without_copies(model: nn.Module) -> nn.Module:

@@ -63,19 +63,19 @@ def factors_of(manifold: Manifold, width: int) -> list[Factor]:
     """
     if not isinstance(manifold, Product):
         return [Factor(_gathered(manifold), 0, width, 1, 0)]
-    found: list[Factor] = []
+    factors: list[Factor] = []
     start = first = 0
     for block in manifold.factors:
         if isinstance(block.manifold, Product):  # a product in a product, copy by copy
             for _ in range(block.count):
                 for inner in factors_of(block.manifold, block.size):
                     place = start + inner.start, inner.size, inner.count, first + inner.first
-                    found.append(Factor(inner.manifold, *place))
+                    factors.append(Factor(inner.manifold, *place))
                 start, first = start + block.size, first + count_factors(block.manifold)
             continue
-        found.append(Factor(_gathered(block.manifold), start, block.size, block.count, first))
+        factors.append(Factor(_gathered(block.manifold), start, block.size, block.count, first))
         start, first = start + block.size * block.count, first + block.count
-    return found
+    return factors
 
 
 def count_factors(manifold: Manifold) -> int:
