@@ -266,7 +266,7 @@ def test_a_training_that_is_resumed_keeps_what_was_dropped() -> None:
     resumed = RankAllocator(model, target_rank=2, total_steps=10, every=1)
     resumed.start_at(9)
     train(model, resumed, 1)
-    assert resumed.finish() == {name: int(of.kept.sum()) for name, of in allocator._of.items()}
+    assert resumed.finish() == {name: int(of.keep.sum()) for name, of in allocator._of.items()}
 
 
 def test_a_step_that_was_skipped_does_not_count() -> None:

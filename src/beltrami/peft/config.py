@@ -241,8 +241,8 @@ def _naming_ours(made: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(made)
     def init(self: HypLoraConfig, *args: Any, **kwargs: Any) -> None:
         if theirs := [name for name in LORA_NAMES if name in kwargs]:
-            told = ", ".join(f"{name} is called {LORA_NAMES[name]}" for name in theirs)
-            raise TypeError(f"HypLoraConfig has other names than LoraConfig: {told}")
+            renamed = ", ".join(f"{name} is called {LORA_NAMES[name]}" for name in theirs)
+            raise TypeError(f"HypLoraConfig has other names than LoraConfig: {renamed}")
         made(self, *args, **kwargs)
 
     return init

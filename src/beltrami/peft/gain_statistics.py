@@ -32,18 +32,17 @@ def measure_gains(
 
     Returns: for each layer's name its gains, (tokens,) in float32 at least, on the CPU.
     """
-    found: dict[str, list[Tensor]] = {}
+    parts_of: dict[str, list[Tensor]] = {}
     mask: dict[str, Tensor | None] = {"now": None}
     training = model.training
     with ExitStack() as hooks:
         for name, layer in model.named_modules():
             if isinstance(layer, HypLoraLayer) and adapter in layer.hyplora_B:
-                kept = found.setdefault(name, [])
                 hook = layer.hyplora_B[adapter].register_forward_pre_hook(
-                    partial(_record, kept, mask), with_kwargs=True
+                    partial(_record, parts_of.setdefault(name, []), mask), with_kwargs=True
                 )
                 hooks.callback(hook.remove)
-        if not found:
+        if not parts_of:
             raise ValueError(f"the model has no HypLoRA adapter named {adapter!r}")
         if not any(adapter in layer.active_adapters for layer in _adapted(model)):
             raise ValueError(f"adapter {adapter!r} is not active; call set_adapter({adapter!r})")
@@ -56,7 +55,7 @@ def measure_gains(
                 model(**batch)
         finally:
             model.train(training)
-    gains = {name: torch.cat(parts) for name, parts in found.items() if parts}
+    gains = {name: torch.cat(parts) for name, parts in parts_of.items() if parts}
     return {name: values for name, values in gains.items() if len(values)}
 
 
@@ -65,7 +64,7 @@ def _adapted(model: nn.Module) -> Iterator[HypLoraLayer]:
 
 
 def _record(
-    kept: list[Tensor],
+    gains: list[Tensor],
     mask: Mapping[str, Tensor | None],
     up: UpProjection,
     args: tuple[Any, ...],
@@ -83,4 +82,4 @@ def _record(
     tokens = mask["now"]
     if tokens is not None and tokens.shape == counts.shape:
         counts &= tokens.bool()
-    kept.append((after[counts] / before[counts]).sqrt().cpu())
+    gains.append((after[counts] / before[counts]).sqrt().cpu())

@@ -315,16 +315,16 @@ class HypLoraModel(BaseTuner):
         return self._fits(names)
 
     def _fits(self, names: Sequence[str]) -> dict[str, LinearFit]:
-        found = {}
+        fits = {}
         for key, layer in self.model.named_modules():
             if isinstance(layer, HypLoraLayer):
                 for name in names:
                     if name in layer.hyplora_calibration:
                         label = key if len(names) == 1 else f"{key}:{name}"
-                        found[label] = layer.fit(name)
-        if not found:
+                        fits[label] = layer.fit(name)
+        if not fits:
             raise ValueError("calibration saw no tokens: there were no batches, or no layer ran")
-        return found
+        return fits
 
     def merge_and_unload(
         self,
@@ -479,9 +479,9 @@ class HypLoraModel(BaseTuner):
                 "cannot be combined"
             )
         for name in SAME_IN_ALL:
-            found = [getattr(c, name) for c in configs]
-            if any(v != found[0] for v in found):
-                raise ValueError(f"adapters of different {name} cannot be combined: {found}")
+            options = [getattr(c, name) for c in configs]
+            if any(option != options[0] for option in options):
+                raise ValueError(f"adapters of different {name} cannot be combined: {options}")
         ranks = [c.r for c in configs]
         if how == "linear" and len(set(ranks)) > 1:
             raise ValueError(f"linear needs equal ranks, got {ranks}; use cat")
@@ -525,14 +525,14 @@ def _combine(layer: Any, adapters: list[str], weights: list[float], name: str, h
 
 def _block(key: str) -> str:
     """The name of the block a layer is in: everything up to its first number."""
-    found = re.match(r"((?:[^.]+\.)*?\d+)\.", key)
-    return found.group(1) if found else ""
+    match = re.match(r"((?:[^.]+\.)*?\d+)\.", key)
+    return match.group(1) if match else ""
 
 
 def _rows_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-    """How many rows a model is called with; None where nothing tells."""
+    """How many rows a model is called with; None where that is unknown."""
     given = [*args, *(kwargs.get(name) for name in ("input_ids", "inputs_embeds", "inputs"))]
-    return next((len(one) for one in given if isinstance(one, Tensor) and one.ndim > 0), None)
+    return next((len(x) for x in given if isinstance(x, Tensor) and x.ndim > 0), None)
 
 
 def _with_adapter_names(

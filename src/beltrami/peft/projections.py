@@ -57,14 +57,14 @@ class DownProjection(nn.Module):
         # A copy: the parameter itself may be gone when it is used, outside of this module.
         return x, Seen(u, n2, None if self.time_weight is None else self.time_weight.clone())
 
-    def keep(self, kept: Tensor) -> None:
-        """Drop all other of the r numbers."""
-        self.weight, self.r = _kept(self.weight, kept, 0), len(kept)
+    def keep(self, indices: Tensor) -> None:
+        """Drop the other components."""
+        self.weight, self.r = _kept(self.weight, indices, 0), len(indices)
         if self.time_weight is not None:
-            self.time_weight = _kept(self.time_weight, kept, 0)
+            self.time_weight = _kept(self.time_weight, indices, 0)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Input size, r, and whether there is a time column."""
         return f"{self.in_features}, {self.r}, time={self.time_weight is not None}"
 
 
@@ -86,12 +86,12 @@ class DownLookup(nn.Module):
         """(...) token numbers to (..., r)."""
         return F.embedding(ids, self.weight.mT, self.padding)
 
-    def keep(self, kept: Tensor) -> None:
-        """Drop all other of the r numbers."""
-        self.weight, self.r = _kept(self.weight, kept, 0), len(kept)
+    def keep(self, indices: Tensor) -> None:
+        """Drop the other components."""
+        self.weight, self.r = _kept(self.weight, indices, 0), len(indices)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Number of tokens, and r."""
         return f"{self.count}, {self.r}"
 
 
@@ -138,9 +138,9 @@ class UpProjection(nn.Module):
             add_to=add_to,
         )
 
-    def keep(self, kept: Tensor) -> None:
-        """Drop all other of the r columns."""
-        self.weight, self.r = _kept(self.weight, kept, 1), len(kept)
+    def keep(self, indices: Tensor) -> None:
+        """Drop the other components."""
+        self.weight, self.r = _kept(self.weight, indices, 1), len(indices)
 
     def extra_repr(self) -> str:
         """Sizes and the map."""
@@ -202,12 +202,12 @@ class CurvatureRouter(nn.Module):
             return torch.softmax(scores, -1)
         return torch.exp(TOKEN_REACH * torch.tanh(scores))
 
-    def keep(self, kept: Tensor) -> None:
-        """Look at these of the r numbers alone."""
-        self.weight, self.r = _kept(self.weight, kept, 1), len(kept)
+    def keep(self, indices: Tensor) -> None:
+        """Drop the other components."""
+        self.weight, self.r = _kept(self.weight, indices, 1), len(indices)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """r, and the number of curvatures."""
         return f"{self.r}, {self.count}"
 
 
@@ -237,22 +237,22 @@ class ResidualUnit(nn.Module):
         return self
 
     def reset_parameters(self) -> None:
-        """Nothing seen."""
+        """Forget the unit, so that the next batch sets it."""
         nn.init.zeros_(self.weight)
 
     def forward(self, mean_square: Tensor) -> Tensor:
         """Mean squares in that unit."""
-        found = _geometric_mean(mean_square.detach()).reshape(1)
-        known = self.weight.to(found.dtype)
-        # Rounded as it is kept: activations that are computed again must be the same.
-        unit = torch.where(known > 0, known, found.to(self.weight.dtype).to(found.dtype))
+        measured = _geometric_mean(mean_square.detach()).reshape(1)
+        known = self.weight.to(measured.dtype)
+        # Rounded as it is stored: activations that are computed again must be the same.
+        unit = torch.where(known > 0, known, measured.to(self.weight.dtype).to(measured.dtype))
         if self.training:
             self.weight.copy_(unit)
         return mean_square / unit
 
 
 def _geometric_mean(values: Tensor) -> Tensor:
-    """Of those above 0; 1 if there are none."""
+    """Geometric mean of the positive values; 1 without any."""
     there = values > 0
     logs = torch.where(there, values, 1.0).log()
     return (logs.sum() / there.sum().clamp(min=1)).exp()
@@ -266,10 +266,10 @@ class Magnitude(nn.Module):
         self.weight = nn.Parameter(torch.empty(out_features))
 
     def forward(self, lengths: Tensor) -> Tensor:
-        """By what each output is multiplied, given the lengths that the rows have."""
+        """Factor of each output, given the lengths of the rows."""
         return self.weight / torch.where(lengths > 0, lengths, 1.0)
 
 
-def _kept(parameter: nn.Parameter, kept: Tensor, dim: int) -> nn.Parameter:
-    chosen = parameter.detach().index_select(dim, kept.to(parameter.device))
+def _kept(parameter: nn.Parameter, indices: Tensor, dim: int) -> nn.Parameter:
+    chosen = parameter.detach().index_select(dim, indices.to(parameter.device))
     return nn.Parameter(chosen, requires_grad=parameter.requires_grad)

@@ -76,23 +76,23 @@ class RankSchedule:
         return first < step < last and step % self.every == 0
 
     def is_settled(self, step: int) -> bool:
-        """Whether the ranks are what they shall be."""
+        """Whether the ranks have their final values."""
         return step >= (1 - self.settle) * self.total_steps
 
 
 @dataclass
 class _Allotted:
-    """A layer's components."""
+    """A layer's components and their importance."""
 
     layer: Any
     importance: Tensor  # (r,), smoothed
     spread: Tensor  # (r,), of the importance
-    kept: Tensor  # (r,), whether they are
+    keep: Tensor  # (r,), whether they are kept
 
     def up(self, adapter: str) -> nn.Parameter:
         """B, (out, r)."""
-        found: nn.Parameter = self.layer.hyplora_B[adapter].weight
-        return found
+        weight: nn.Parameter = self.layer.hyplora_B[adapter].weight
+        return weight
 
     def columns(self, adapter: str) -> list[nn.Parameter]:
         """What is multiplied by A·x: B and, where there is one, the router; (..., r) each."""
@@ -151,7 +151,7 @@ class RankAllocator:
             for name, layer in root.named_modules()
             if isinstance(layer, HypLoraLayer) and self.adapter in layer.hyplora_B
         }
-        self.before = sum(len(of.kept) for of in self._of.values())
+        self.before = sum(len(of.keep) for of in self._of.values())
         self.after = round(target_rank * len(self._of))
         if self.after > self.before:
             raise ValueError(
@@ -169,7 +169,7 @@ class RankAllocator:
         self.steps, self._settled = step, self.schedule.is_settled(step)
         if self.schedule.components(step, self.before, self.after) < self.before:
             for of in self._of.values():
-                of.kept = of.up(self.adapter).detach().ne(0).any(0)
+                of.keep = of.up(self.adapter).detach().ne(0).any(0)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -195,29 +195,29 @@ class RankAllocator:
             self._drop()
 
     def _choose(self) -> None:
-        """Those of the largest scores, whatever their layer."""
+        """Keep the components of the largest scores, over all layers."""
         scores = []
         for of in self._of.values():
             score = of.importance * of.spread
-            # No layer loses its last. Scattered, since an index would be waited for.
+            # No layer loses its last component. scatter_, since an index would wait for the device.
             scores.append(score.scatter_(0, score.argmax(0, keepdim=True), torch.inf))
         together = torch.cat([score.to(scores[0].device) for score in scores])
         count = self.schedule.components(self.steps, self.before, self.after)
-        kept = torch.zeros_like(together, dtype=torch.bool)
-        kept.scatter_(0, together.topk(count).indices, True)
-        parts = kept.split([len(score) for score in scores])
+        chosen = torch.zeros_like(together, dtype=torch.bool)
+        chosen.scatter_(0, together.topk(count).indices, True)
+        parts = chosen.split([len(score) for score in scores])
         for of, part in zip(self._of.values(), parts, strict=True):
-            of.kept = part.to(of.kept.device)
+            of.keep = part.to(of.keep.device)
 
     def _drop(self) -> None:
         """Zeros for the others. They have gradients still, and may come back."""
         for of in self._of.values():
             for columns in of.columns(self.adapter):
-                columns.mul_(of.kept)
+                columns.mul_(of.keep)
 
     @torch.no_grad()
     def finish(self) -> dict[str, int]:
-        """Make the adapter's matrices smaller, and its config tell their ranks.
+        """Shrink the adapter's matrices, and write their ranks into its config.
 
         The update stays what it is: what was dropped and is not 0, because it has come back or
         because a model of before was loaded, is kept, and more ranks than there should be are told
@@ -232,11 +232,11 @@ class RankAllocator:
         config = copy.deepcopy(self._configs[self.adapter])  # others may have been given the same
         ranks, alphas = {}, {}
         for name, of in self._of.items():
-            kept = of.kept | torch.stack([p.ne(0).any(0) for p in of.columns(self.adapter)]).any(0)
-            if not bool(kept.any()):
-                kept[0] = True
-            of.layer.keep_components(self.adapter, kept.nonzero().flatten())
-            ranks[name] = rank = int(kept.sum())
+            keep = of.keep | torch.stack([p.ne(0).any(0) for p in of.columns(self.adapter)]).any(0)
+            if not bool(keep.any()):
+                keep[0] = True
+            of.layer.keep_components(self.adapter, keep.nonzero().flatten())
+            ranks[name] = rank = int(keep.sum())
             share = rank**0.5 if config.use_rslora else rank
             alphas[name] = of.layer.hyplora_unscaled[self.adapter] * share
         config.rank_pattern, config.alpha_pattern = _as_patterns(ranks), _as_patterns(alphas)

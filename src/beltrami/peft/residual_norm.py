@@ -53,17 +53,18 @@ class ResidualNorm:
 
     def of(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(..., 1) for the tokens of x, which are these rows of the batch."""
-        found = self.mean_square
-        if found is not None and rows is not None:
-            found = found[rows]
-        if found is None or found.shape[:-1] != x.shape[:-1]:
-            seen = "none" if found is None else f"tokens of shape {tuple(found.shape[:-1])}"
+        mean_square = self.mean_square
+        if mean_square is not None and rows is not None:
+            mean_square = mean_square[rows]
+        if mean_square is None or mean_square.shape[:-1] != x.shape[:-1]:
+            shape = None if mean_square is None else tuple(mean_square.shape[:-1])
+            seen = "none" if shape is None else f"tokens of shape {shape}"
             raise NoResidualNormError(
                 f'norm_source="residual": before this layer, the normalisations of {self.name} saw '
                 f"{seen}; the layer has {tuple(x.shape[:-1])}. Models that normalise after their "
                 'layers have no such norm: exclude the layer, or use norm_source="input"'
             )
-        return found
+        return mean_square
 
     def remove(self) -> None:
         """Take the hooks off."""
