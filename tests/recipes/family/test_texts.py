@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beltrami.recipes.family.texts import read_texts
+from beltrami.recipes.family.losses import read_texts
 
 
 def test_a_line_a_text(tmp_path: Path) -> None:

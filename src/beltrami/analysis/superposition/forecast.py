@@ -153,6 +153,12 @@ class Forecast(Result):
         """A, ∞ where it is too large."""
         return exp_or_inf(self.log_scale)
 
+    @property
+    def bend(self) -> ExponentWindows:
+        """How the losses bend, less the floor where there is one."""
+        above = [loss - self.floor for loss in self.losses]
+        return exponent_windows(self.widths, above if min(above) > 0 else self.losses)
+
     def at(self, width: float) -> float:
         """The loss that the law has at a width."""
         if not width > 0:

@@ -8,15 +8,18 @@ means, or one weighted by T, is another number.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from beltrami.analysis.results import Result
+from beltrami.diagnosis.text_files import read_text
 
 LONGEST = 2048  # tokens of a text; those behind are left out
 TOKENS_AT_ONCE = 2048  # padding included: their scores, one a word of the vocabulary, are held
@@ -44,6 +47,27 @@ class TextLoss(Result):
     skipped: int
     cut: int
     longest: int
+
+
+def read_texts(path: Path) -> list[str]:
+    """The lines that are not blank; of a .jsonl file "text" of each object, also if empty."""
+    lines = [(i, line) for i, line in enumerate(read_text(path, "--texts").split("\n"), 1)]
+    lines = [(i, line.strip("\r")) for i, line in lines if line.strip()]
+    if not lines:
+        raise ValueError(f"--texts {path} has no texts")
+    if path.suffix.lower() != ".jsonl":
+        return [line for _, line in lines]
+    texts = []
+    for number, line in lines:
+        where = f"--texts {path}, line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{where} is no JSON: {error}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise ValueError(f'{where}: expected an object with "text", got {line[:60]!r}')
+        texts.append(record["text"])
+    return texts
 
 
 @torch.inference_mode()
@@ -75,27 +99,26 @@ def text_loss(
     """
     if longest < _FEWEST or batch < 1:
         raise ValueError(f"longest must be at least 2 and batch 1, got {longest} and {batch}")
-    longest = _reach(model, tokenizer, longest)
-    coded, skipped, cut = _encode(tokenizer, texts, longest)
+    positions = getattr(model.config, "max_position_embeddings", None) or longest
+    longest = min(longest, positions, getattr(tokenizer, "model_max_length", longest))
+    # Cut here: tokenizers may cut at the beginning, or keep what they add to the end.
+    whole = [tokenizer(text, verbose=False)["input_ids"] if text else [] for text in texts]
+    coded = [list(ids[:longest]) for ids in whole if len(ids) >= _FEWEST]
     if not coded:
         raise ValueError(f"none of {len(texts)} texts has two tokens, the least to predict one of")
     model.eval()
     _check_causal(model, min(_LOOKED_AT, longest))
     total, predicted = 0.0, 0
     everything = sum(len(ids) - 1 for ids in coded)
-    for some in _batches(coded, batch):
-        total += _summed(model, some)
-        predicted += sum(len(ids) - 1 for ids in some)
+    for rows in _batches(coded, batch):
+        total += _summed(model, rows)
+        predicted += sum(len(ids) - 1 for ids in rows)
         tick(predicted / everything)
     loss = total / predicted
     if not loss < float("inf"):  # false for nan, too
         raise ValueError(f"the loss is {loss}: weights that are not finite, or too narrow a dtype")
-    return TextLoss(loss, predicted, len(coded), skipped, cut, longest)
-
-
-def _reach(model: Any, tokenizer: Any, longest: int) -> int:
-    known = getattr(model.config, "max_position_embeddings", None)
-    return min(longest, known or longest, getattr(tokenizer, "model_max_length", longest))
+    cut = sum(len(ids) > longest for ids in whole)
+    return TextLoss(loss, predicted, len(coded), len(whole) - len(coded), cut, longest)
 
 
 def _check_causal(model: Any, length: int) -> None:
@@ -110,64 +133,40 @@ def _check_causal(model: Any, length: int) -> None:
     other = torch.cat([first[:1], (first[1:] + vocabulary // 2) % vocabulary])
     ids = torch.stack([first, other]).to(model.device)
     made = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
-    one, two = made[:, 0].float()
-    off = float((one - two).abs().max())
-    if off > ROUNDED * torch.finfo(made.dtype).eps * float(one.abs().max()):  # false for NaN
+    scores, changed = made[:, 0].float()
+    off = float((scores - changed).abs().max())
+    if off > ROUNDED * torch.finfo(made.dtype).eps * float(scores.abs().max()):  # false for NaN
         raise ValueError(
             f"{type(model).__name__} is no causal language model: its scores at the first token "
             "change with the tokens behind it, which it has therefore seen before it predicts them"
         )
 
 
-def _encode(tokenizer: Any, texts: Sequence[str], longest: int) -> tuple[list[list[int]], int, int]:
-    """Tokens of the texts that have a prediction, how many have none, how many were cut."""
-    coded: list[list[int]] = []
-    skipped = cut = 0
-    for text in texts:
-        # Cut here: tokenizers may cut at the beginning, or keep what they add to the end.
-        ids = tokenizer(text, verbose=False)["input_ids"] if text else []
-        if len(ids) < _FEWEST:
-            skipped += 1
-            continue
-        cut += len(ids) > longest
-        coded.append(list(ids[:longest]))
-    return coded, skipped, cut
-
-
 def _batches(coded: Sequence[list[int]], batch: int) -> Iterator[list[list[int]]]:
     """Texts of about the same length together, so that little is padding; the longest first."""
-    some: list[list[int]] = []
+    rows: list[list[int]] = []
     for ids in sorted(coded, key=len, reverse=True):
         # The first of a batch is its longest: all others are padded to it.
-        if some and (len(some) == batch or (len(some) + 1) * len(some[0]) > TOKENS_AT_ONCE):
-            yield some
-            some = []
-        some.append(ids)
-    yield some
+        if rows and (len(rows) == batch or (len(rows) + 1) * len(rows[0]) > TOKENS_AT_ONCE):
+            yield rows
+            rows = []
+        rows.append(ids)
+    yield rows
 
 
-def _summed(model: Any, some: Sequence[list[int]]) -> float:
+def _summed(model: Any, rows: Sequence[list[int]]) -> float:
     """The summed cross-entropies of a batch.
 
     Padding is behind the texts, where a causal model does not see it, and has no say in the sum.
     """
-    length = len(some[0])
-    ids = torch.zeros(len(some), length, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, text in enumerate(some):
-        ids[row, : len(text)] = torch.tensor(text)
-        mask[row, : len(text)] = 1
-    place = model.device
-    scores = model(input_ids=ids.to(place), attention_mask=mask.to(place), use_cache=False).logits
+    mask = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], True)
+    ids = pad_sequence([torch.tensor(row) for row in rows], True).to(model.device)
+    scores = model(input_ids=ids, attention_mask=mask.to(model.device), use_cache=False).logits
+    step = max(1, _SCORED_AT_ONCE // scores.shape[-1])
     total = 0.0
-    for row, text in enumerate(some):
-        total += _row_sum(scores[row, : len(text) - 1], ids[row, 1 : len(text)].to(place))
+    for row, row_scores, row_ids in zip(rows, scores, ids, strict=True):
+        last = len(row) - 1
+        pairs = zip(row_scores[:last].split(step), row_ids[1 : last + 1].split(step), strict=True)
+        for part, right in pairs:
+            total += float(cross_entropy(part.float(), right, reduction="none").double().sum())
     return total
-
-
-def _row_sum(scores: Tensor, tokens: Tensor) -> float:
-    step = max(1, _SCORED_AT_ONCE // scores.shape[1])
-    total = torch.zeros((), dtype=torch.float64, device=scores.device)
-    for some, right in zip(scores.split(step), tokens.split(step), strict=True):
-        total += cross_entropy(some.float(), right, reduction="none").double().sum()
-    return float(total)

@@ -22,15 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import beltrami
-from beltrami.analysis.superposition import JointFit, fit_exponent, fit_losses
+from beltrami.analysis.superposition import fit_exponent, fit_losses
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.output_folder import OutputFolder, read_object
 from beltrami.data.vectors import Unembedding, VectorsError, list_vectors, open_unembedding
@@ -38,29 +36,20 @@ from beltrami.diagnosis.diagnose import Silent, Watcher
 from beltrami.diagnosis.numbers import finite, plain
 from beltrami.diagnosis.superposition import superposition
 from beltrami.models.pretrained.opening import SMOLLM2, load_causal, model_fingerprint
+from beltrami.recipes.documents import Written, head, write
 from beltrami.recipes.family.config import FamilyConfig
-from beltrami.recipes.family.losses import Tick, text_loss
-from beltrami.recipes.family.texts import read_texts
-from beltrami.report.page import render
+from beltrami.recipes.family.losses import Tick, read_texts, text_loss
+from beltrami.recipes.family.report import family_page
 
 SCHEMA = "beltrami.family/1"
-DOCUMENT, REPORT, MEASURED = "family.json", "report.html", "measured"
+DOCUMENT, MEASURED = "family.json", "measured"
 METHOD = 2  # of the measurements: another number where they change what they compute
-NO_FAMILY = "vectors"  # of tables that are no models
+NO_FAMILY = "vectors"  # of tables that are not models
 ENOUGH = 5  # widths, below which a line says little
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True)
-class Family:
-    """What was found, and where it was written."""
-
-    document: dict[str, Any]
-    path: Path
-    report: Path
-
-
-def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Family:
+def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Written:
     """Measure, fit, and write family.json and report.html.
 
     Raises:
@@ -74,77 +63,68 @@ def measure_family(config: FamilyConfig, watcher: Watcher | None = None) -> Fami
     folder.check_writable()
     with folder.locked():
         folder.document(DOCUMENT, SCHEMA, "family")
-        return _Work(config, texts, watcher or Silent()).run()
-
-
-class _Work:
-    def __init__(self, config: FamilyConfig, texts: dict[str, list[str]], watcher: Watcher) -> None:
-        self.config, self.texts, self.watcher = config, texts, watcher
-        self.path = config.folder / DOCUMENT
-
-    def run(self) -> Family:
-        from beltrami.recipes.family.report import family_page
-
-        # Opened first: a name that is wrong is told before hours of work, not after.
-        tables = [_opened(model) for model in self.config.models]
-        given = self.config.families or [table.family or NO_FAMILY for table in tables]
+        # Opened first: a name that is wrong is an error before hours of work, not after.
+        tables = [_opened(model) for model in config.models]
+        families = config.families or [table.family or NO_FAMILY for table in tables]
+        measuring = _Measuring(config, watcher or Silent())
         models = [
-            self._model(source, table, family)
-            for source, table, family in zip(self.config.models, tables, given, strict=True)
+            {
+                "name": table.vectors.name,
+                "source": source,
+                "family": family,
+                "overlap": measuring.overlap(table),
+                "losses": dict(measuring.losses(source, table.vectors.name, texts)),
+            }
+            for source, table, family in zip(config.models, tables, families, strict=True)
         ]
         document = {
-            "schema": SCHEMA,
-            "beltrami": beltrami.__version__,
-            "command": self.config.command(),
-            "settings": self.config.settings(),
+            **head(config, SCHEMA),
             "models": models,
             "overlap_fits": {
                 "raw": overlap_fit(models, "mean_squared"),
                 "centred": overlap_fit(models, "mean_squared_centred"),
             },
-            "loss_fit": loss_fit(models) if self.texts else None,
+            "loss_fit": loss_fit(models) if texts else None,
             "notes": notes(models),
         }
-        report = self.config.folder / REPORT
-        write_atomically(self.path, to_json(document))
-        write_atomically(report, render(family_page(document)))
-        return Family(document, self.path, report)
+        return write(config.folder, DOCUMENT, document, family_page(document))
 
-    def _model(self, source: str, table: Unembedding, family: str) -> dict[str, Any]:
-        config, name = self.config, table.vectors.name
-        of_rows = ["overlap", table.vectors.digest(), table.role, table.hidden]
-        of_rows += [list(table.vectors.tokenless), config.pairs, config.seed]
-        found: dict[str, Any] = {
-            "name": name,
-            "source": source,
-            "family": family,
-            "overlap": self._kept(
-                f"{name}: overlap",
-                of_rows,
-                lambda tick: superposition(table, tick, pairs=config.pairs, seed=config.seed),
-            ),
-            "losses": dict(self._losses(source, name)),
-        }
-        return found
 
-    def _losses(self, source: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+class _Measuring:
+    """Measurements of models; those that are there already are not made again."""
+
+    def __init__(self, config: FamilyConfig, watcher: Watcher) -> None:
+        self.config, self.watcher = config, watcher
+
+    def overlap(self, table: Unembedding) -> dict[str, Any]:
+        pairs, seed = self.config.pairs, self.config.seed
+        inputs = ["overlap", table.vectors.digest(), table.role, table.hidden]
+        inputs += [list(table.vectors.tokenless), pairs, seed]
+        return self._stored(
+            f"{table.vectors.name}: overlap",
+            inputs,
+            lambda tick: superposition(table, tick, pairs=pairs, seed=seed),
+        )
+
+    def losses(
+        self, source: str, name: str, texts: dict[str, list[str]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Of each of the texts; the model is read once, and only where one is new."""
         config = self.config
         loaded = cache(lambda: self._loaded(source))
-        for dataset, texts in self.texts.items():
-            sha = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass"))
-            inputs = [model_fingerprint(source), sha.hexdigest(), config.longest, config.dtype]
-            told = ["loss", *inputs]
+        for dataset, lines in texts.items():
+            sha = hashlib.sha256("\0".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
-            def measure(tick: Tick, texts: list[str] = texts) -> dict[str, Any]:
+            def measure(tick: Tick, lines: list[str] = lines) -> dict[str, Any]:
                 longest, batch = config.longest, config.batch
                 try:
-                    found = text_loss(*loaded(), texts, longest=longest, batch=batch, tick=tick)
+                    result = text_loss(*loaded(), lines, longest=longest, batch=batch, tick=tick)
                 except ValueError as error:
                     raise ValueError(f"{source}: {error}") from error
-                return {k: v if k == "loss" else int(v or 0) for k, v in plain(found).items()}
+                return {k: v if k == "loss" else int(v or 0) for k, v in plain(result).items()}
 
-            yield dataset, self._kept(f"{name}: loss on {dataset}", told, measure)
+            inputs = ["loss", model_fingerprint(source), sha, config.longest, config.dtype]
+            yield dataset, self._stored(f"{name}: loss on {dataset}", inputs, measure)
 
     def _loaded(self, source: str) -> tuple[Any, Any]:
         """A model where it computes, and its tokenizer."""
@@ -155,21 +135,21 @@ class _Work:
         model, tokenizer = load_causal(source, _DTYPES[self.config.dtype])
         return model.to("cuda" if gpu else "cpu"), tokenizer
 
-    def _kept(
-        self, what: str, told: Sequence[Any], measure: Callable[[Tick], dict[str, Any]]
+    def _stored(
+        self, what: str, inputs: Sequence[Any], measure: Callable[[Tick], dict[str, Any]]
     ) -> dict[str, Any]:
-        """A measurement, or what it was when it was made of the same."""
-        text = json.dumps([METHOD, *told], sort_keys=True)
+        """A measurement, or what it was when it was made of the same inputs."""
+        text = json.dumps([METHOD, *inputs], sort_keys=True)
         path = self.config.folder / MEASURED / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
         if not self.config.fresh and (known := read_object(path)) is not None:
             self.watcher.finished(what, True)
             return known
         self.watcher.started(what)
-        found = measure(self.watcher.moved)
+        measured = measure(self.watcher.moved)
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, to_json(found))
+        write_atomically(path, to_json(measured))
         self.watcher.finished(what, False)
-        return found
+        return measured
 
 
 def overlap_fit(models: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -205,81 +185,72 @@ def loss_fit(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
     widths, losses, families, *names = (list(column) for column in zip(*points, strict=True))
     several = len(set(names[0])) > 1
     try:
-        return _written(fit_losses(widths, losses, families, *(names if several else ())))
+        fit = fit_losses(widths, losses, families, *(names if several else ()))
     except ValueError as error:
         return {"missing": str(error)}
+    numbers = fit.as_json()
+    offsets = [
+        {
+            "family": offset["family"],
+            "texts": offset["dataset"],
+            "value": offset["value"],
+            "error": offset["error"],
+            "models": offset["points"],
+            "widths": offset["distinct"],
+        }
+        for offset in numbers["offsets"]
+    ]
+    same = ("low", "high", "scale", "scale_error", "residual", "r_squared", "points", "freedom")
+    return {
+        "exponent": fit.exponent,
+        "error": numbers["exponent_error"],
+        **{name: numbers[name] for name in same},
+        "at_edge": fit.at_edge,
+        "offsets": offsets,
+    }
 
 
 def notes(models: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader should keep in mind."""
-    said = []
+    lines = []
     widths = {m["overlap"]["width"] for m in models}
     if len(widths) < ENOUGH:
-        said.append(
+        lines.append(
             f"there are {len(widths)} different widths: a line through fewer than {ENOUGH} says "
             "little"
         )
     for m in models:
-        found = m["overlap"]
-        if found["width"] != found["hidden_width"]:
-            said.append(
-                f"{m['name']} has rows of {found['width']:,} numbers and states of "
-                f"{found['hidden_width']:,}: overlaps are over the former, losses over the latter"
+        rows, states = m["overlap"]["width"], m["overlap"]["hidden_width"]
+        if rows != states:
+            lines.append(
+                f"{m['name']} has rows of {rows:,} numbers and states of {states:,}: overlaps are "
+                "over the former, losses over the latter"
             )
     if len({loss["longest"] for m in models for loss in m["losses"].values()}) > 1:
-        said.append(
+        lines.append(
             "models read texts of different lengths at most, so that their losses are not of the "
             "same tokens; --longest can make them alike"
         )
-    predicted: dict[str, dict[str, set[int]]] = {}
+    predicted: dict[str, dict[str, int]] = {}
+    unlike: list[str] = []  # families
     for m in models:
-        for dataset, loss in m["losses"].items():
-            own = predicted.setdefault(m["family"], {})
-            own.setdefault(dataset, set()).add(loss["predicted"])
-    for family, by_dataset in predicted.items():
-        if any(len(counts) > 1 for counts in by_dataset.values()):
-            said.append(
-                f"models of the family {family} cut texts into different tokens: their losses a "
-                "token are not of the same thing"
-            )
-    return said
-
-
-def _written(fit: JointFit) -> dict[str, Any]:
-    return {
-        "exponent": fit.exponent,
-        "error": finite(fit.exponent_error),
-        "low": finite(fit.low),
-        "high": finite(fit.high),
-        "scale": fit.scale,
-        "scale_error": finite(fit.scale_error),
-        "offsets": [
-            {
-                "family": offset.family,
-                "texts": offset.dataset,
-                "value": offset.value,
-                "error": finite(offset.error),
-                "models": offset.points,
-                "widths": offset.distinct,
-            }
-            for offset in fit.offsets
-        ],
-        "residual": fit.residual,
-        "r_squared": finite(fit.r_squared),
-        "points": fit.points,
-        "freedom": fit.freedom,
-        "at_edge": fit.at_edge,
-    }
+        first = predicted.setdefault(m["family"], {})
+        counts = {dataset: loss["predicted"] for dataset, loss in m["losses"].items()}
+        if any(first.setdefault(dataset, n) != n for dataset, n in counts.items()):
+            unlike.append(m["family"])
+    return lines + [
+        f"models of the family {family} cut texts into different tokens: their losses a token are "
+        "not of the same thing"
+        for family in dict.fromkeys(unlike)
+    ]
 
 
 def _check_model(source: str, texts: bool) -> None:
     """A source without a loss is refused before anything is measured."""
-    if not texts or source == SMOLLM2:
-        return
-    if source in list_vectors() or Path(source).is_file():
+    kind = "a table" if source in list_vectors() else "a file" if Path(source).is_file() else ""
+    if texts and kind and source != SMOLLM2:
         raise ValueError(
-            f"--texts needs models of transformers, and {source} is "
-            f"{'a table' if source in list_vectors() else 'a file'}; give its folder"
+            f"--texts needs models of transformers, and {source} is {kind}; give its folder"
         )
 
 

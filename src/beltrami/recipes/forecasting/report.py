@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beltrami.diagnosis.sentences import sentence
-from beltrami.recipes.forecasting.forecast import width_told
+from beltrami.diagnosis.superposition_report import number
 from beltrami.report.page import Figure, Page, Row, Section, Table
 
 NO_TRUST = "Why this is not to be trusted as it stands"
@@ -32,15 +32,9 @@ FLOORS = {
 
 
 def forecast_page(document: dict[str, Any], svg: str) -> Page:
-    """What the command writes to report.html.
-
-    Args:
-        document: of forecast.json.
-        svg: the picture of the losses and the law.
-    """
-    found, source = document["forecast"], document["source"]
-    warnings = found["warnings"]
-    regime = found["regime"]
+    """The page of a document of forecast.json, with the picture of its losses and law."""
+    source, regime = document["source"], document["forecast"]["regime"]
+    warnings = document["forecast"]["warnings"]
     figure = Figure("Loss over width", svg, "Both axes are logarithmic.", wide=True)
     return Page(
         title=f"{source['file']}: loss over width",
@@ -72,6 +66,22 @@ def forecast_page(document: dict[str, Any], svg: str) -> Page:
     )
 
 
+def tables(document: dict[str, Any]) -> list[Table]:
+    """What the command line shows."""
+    return [main_table(document), windows_table(document)]
+
+
+def texts(document: dict[str, Any]) -> list[str]:
+    """What the command line says below the tables."""
+    warnings = [f"Warning: {text}." for text in document["forecast"]["warnings"]]
+    return [document["answer"], *warnings]
+
+
+def as_width(width: float) -> str:
+    """A width as a whole number; a law may have a loss where there is none."""
+    return "below 1" if width < 1 else f"{width:,.0f}"
+
+
 def main_table(document: dict[str, Any]) -> Table:
     """The numbers that matter most, for the page and the command line."""
     rows = tuple(Row(name, hint, (value,)) for name, hint, value in _main_rows(document))
@@ -87,7 +97,7 @@ def windows_table(document: dict[str, Any]) -> Table:
             f"{fit['distinct']} widths",
             (
                 number(fit["exponent"]),
-                ends(fit["low"], fit["high"]),
+                _ends(fit["low"], fit["high"]),
                 number(fit["floor"]) if fit["floor"] else "none",
                 number(fit["r_squared"]),
             ),
@@ -98,34 +108,29 @@ def windows_table(document: dict[str, Any]) -> Table:
     return Table(FLOORS[windows["floors"]], columns, rows, head="Window")
 
 
-def number(value: float | None) -> str:
-    """Three digits, or a dash."""
-    return "–" if value is None else f"{value:.3g}".replace("-", "−")
-
-
-def ends(low: float | None, high: float | None) -> str:
+def _ends(low: float | None, high: float | None) -> str:
     """Of an interval; None is no end."""
     return f"{number(low)} to {number(high) if high is not None else 'no end'}"
 
 
 def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    found, windows = document["forecast"], document["windows"]
-    yield "Regime", "of superposition, by the exponent", found["regime"]["name"]
-    yield "Exponent", "loss ∝ width^−exponent", number(found["exponent"])
-    yield "from … to", "its interval", ends(found["low"], found["high"])
+    law, windows = document["forecast"], document["windows"]
+    yield "Regime", "of superposition, by the exponent", law["regime"]["name"]
+    yield "Exponent", "loss ∝ width^−exponent", number(law["exponent"])
+    yield "from … to", "its interval", _ends(law["low"], law["high"])
     yield "Spread by window", "the largest less the smallest", number(windows["spread"])
     given = document["settings"]["floor"] is not None
     none = "none" if given else "none needed"
-    floor = number(found["floor"]) if found["floor"] else none
+    floor = number(law["floor"]) if law["floor"] else none
     hint = "the loss of endless width" + (", as given" if given else "")
     yield "Floor", hint, floor
-    yield "R²", "of the logarithm of the loss", number(found["r_squared"])
-    yield "Widths", "different ones", str(found["distinct"])
-    if found["target"] is not None:
-        wide = found["width"]
-        yield "Target", "loss", f"{found['target']:.4g}"
-        yield "Width for it", "by the law", "none" if wide is None else width_told(wide)
-        yield "from … to", "its interval", _widths(found["width_low"], found["width_high"])
+    yield "R²", "of the logarithm of the loss", number(law["r_squared"])
+    yield "Widths", "different ones", str(law["distinct"])
+    if law["target"] is not None:
+        wide = law["width"]
+        yield "Target", "loss", f"{law['target']:.4g}"
+        yield "Width for it", "by the law", "none" if wide is None else as_width(wide)
+        yield "from … to", "its interval", _widths(law["width_low"], law["width_high"])
 
 
 def _widths(low: float | None, high: float | None) -> str:
@@ -133,5 +138,5 @@ def _widths(low: float | None, high: float | None) -> str:
     if low is None:
         return "–"
     if high is None:
-        return f"{width_told(low)} to no end"
-    return width_told(high) if high < 1 else f"{width_told(low)} to {width_told(high)}"
+        return f"{as_width(low)} to no end"
+    return as_width(high) if high < 1 else f"{as_width(low)} to {as_width(high)}"
