@@ -106,6 +106,7 @@ def adapted_linear() -> Iterator[int]:
     import torch
 
     from beltrami.kernels.hyplora import adapted_linear_triton as adapted
+    from beltrami.kernels.hyplora.gain import Gain
     from beltrami.kernels.layers import curvature_law_triton as law
 
     for rank, stereographic in ((16, False), (32, False), (32, True)):
@@ -124,7 +125,7 @@ def adapted_linear() -> Iterator[int]:
         x, out = (torch.empty(1, n, dtype=torch.bfloat16) for n in (4096, 14336))
         down, up = x.new_empty(rank, 4096), x.new_empty(14336, rank)
         with patch.object(adapted, "launch") as launch:
-            adapted.few(x, down, up, 1.0, 1.0, 5.0, stereographic, out)
+            adapted.few(x, down, up, Gain(1.0, 1.0, 5.0, stereographic), out)
         for call in launch.call_args_list:
             yield spilled(call.args[0], call.kwargs)
     yield spilled(law._law, {"COUNT": law.COUNT})
@@ -142,6 +143,7 @@ def traced_adapted_linear(
     from torch._subclasses import FakeTensorMode
 
     from beltrami.kernels.hyplora.adapted_linear_operator import adapted_linear_operator
+    from beltrami.kernels.hyplora.gain import Gain
 
     graphs = []
 
@@ -152,7 +154,7 @@ def traced_adapted_linear(
     def function(*tensors: Any) -> Any:
         x, weight, down, up, c = tensors
         c = c if learned else 0.3
-        return adapted_linear_operator(x, weight, None, down, up, c, 2.0, 10.0, False)
+        return adapted_linear_operator(x, weight, None, down, up, Gain(c, 2.0, 10.0))
 
     sizes = [(tokens, 256), (512, 256), (32, 256), (512, 32)]
     with FakeTensorMode(allow_non_fake_inputs=True):

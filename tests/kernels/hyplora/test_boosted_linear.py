@@ -310,5 +310,6 @@ def test_errors(changes: dict[str, Any], text: str) -> None:
         "time_in": torch.ones(4),
         "time_out": torch.ones(7),
     }
+    options = good | changes
     with pytest.raises(ValueError, match=text):
-        boosted_linear(**good | changes)
+        boosted_linear(options.pop("u"), **options)

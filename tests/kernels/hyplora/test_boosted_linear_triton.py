@@ -11,6 +11,7 @@ from torch import Tensor
 
 from beltrami.kernels.hyplora import boosted_linear as plain
 from beltrami.kernels.hyplora.boosted_linear import LONGEST, boosted_linear
+from beltrami.kernels.hyplora.gain import Gain
 from tests.gpu import no_waiting
 
 pytest.importorskip("triton", reason="Triton comes for Linux alone")
@@ -63,10 +64,11 @@ def check_rows(
     wide_do[..., : rank + 1] = do
     there = [t.to(device) for t in (wide_do, u, wide_gram, n2)]
     c = torch.tensor([C])
-    forwards = plain._rows(u, gram, n2, c, time_in, 1.3, longest)
-    *backwards, shares = plain._rows_backward(do, u, gram, n2, c, time_in, 1.3, longest)
+    gain = Gain(c, 1.3, longest)
+    forwards = plain._rows(u, gram, n2, gain, time_in)
+    *backwards, shares = plain._rows_backward(do, u, gram, n2, gain, time_in)
     for curvature in (C, c.to(device)):
-        rest = (curvature, time_in.to(device), 1.3, longest)
+        rest = (Gain(curvature, 1.3, longest), time_in.to(device))
         rows = [boosted_linear_triton.rows(*there[1:], *rest)]
         *more, found_shares = boosted_linear_triton.rows_backward(*there, *rest)
         for a, b in zip(rows + more, [forwards, *backwards], strict=True):
@@ -106,13 +108,12 @@ def test_against_float64(rank: int, device: str) -> None:
     _, u, weight, n2, time_in, time_out = tokens(rank, torch.float32)
     there = [t.to(device) for t in (weight, time_out, u, n2, time_in)]
     padded = boosted_linear_triton.both(*there[:2], torch.float32)
+    gain = Gain(C, longest=LONGEST)
     found = boosted_linear_triton.rows(
-        there[2], plain.gram_matrix(padded), there[3], C, there[4], 1.0, LONGEST
+        there[2], plain.gram_matrix(padded), there[3], gain, there[4]
     )
     both = plain._both(weight, time_out, torch.float64)
-    exact = plain._rows(
-        u.double(), plain.gram_matrix(both), n2.double(), C, time_in.double(), 1.0, LONGEST
-    )
+    exact = plain._rows(u.double(), plain.gram_matrix(both), n2.double(), gain, time_in.double())
     off = (found[..., : rank + 1].cpu().double() - exact).abs()
     assert (off <= 5e-5 * exact.abs().amax(-1, keepdim=True)).all()
 

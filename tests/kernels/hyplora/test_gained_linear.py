@@ -283,8 +283,9 @@ def test_compiles(longest: float | None) -> None:
 )
 def test_errors(arguments: dict[str, Any], text: str) -> None:
     good = {"u": torch.ones(5, 4), "weight": torch.ones(7, 4), "n2": torch.ones(5, 1), "c": 1.0}
+    options = good | arguments
     with pytest.raises(ValueError, match=text):
-        gained_linear(**good | arguments)
+        gained_linear(options.pop("u"), **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels.hyplora import gained_linear as plain
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear import gained_linear
 from beltrami.kernels.hyplora.norm_linear import norm_linear
 
@@ -57,14 +58,16 @@ def check_rows(
 ) -> None:
     gram = plain.gram_matrix(weight)
     c = torch.tensor([C])
-    z, m2 = plain._rows(u, gram, n2, c, 1.3, longest, stereographic)
-    backwards = plain._rows_backward(dz, u, gram, n2, m2, c, 1.3, longest, stereographic)
+    gain = Gain(c, 1.3, longest, stereographic)
+    z, m2 = plain._rows(u, gram, n2, gain)
+    backwards = plain._rows_backward(dz, u, gram, n2, m2, gain)
     there = [t.to(device) for t in (dz, u, gram, n2, m2)]
     for curvature in (C, c.to(device)):
-        found = gained_linear_triton.rows(*there[1:4], curvature, 1.3, longest, stereographic)
+        gain = Gain(curvature, 1.3, longest, stereographic)
+        found = gained_linear_triton.rows(*there[1:4], gain)
         for a, b in zip(found, (z, m2), strict=True):
             assert_rows_close(a, b)
-        found = gained_linear_triton.rows_backward(*there, curvature, 1.3, longest, stereographic)
+        found = gained_linear_triton.rows_backward(*there, gain)
         for a, b in zip(found[:4], backwards[:4], strict=True):
             assert_rows_close(a, b)
         if curvature is C:
@@ -109,10 +112,8 @@ def test_against_float64(rank: int, device: str) -> None:
     _, u, weight, n2 = tokens(rank, torch.float32)
     gram = plain.gram_matrix(weight)
     there = [t.to(device) for t in (u, gram, n2)]
-    exact = plain._rows(
-        u.double(), plain.gram_matrix(weight.double()), n2.double(), C, 1.0, None, False
-    )
-    for a, b in zip(gained_linear_triton.rows(*there, C, 1.0, None), exact, strict=True):
+    exact = plain._rows(u.double(), plain.gram_matrix(weight.double()), n2.double(), Gain(C))
+    for a, b in zip(gained_linear_triton.rows(*there, Gain(C)), exact, strict=True):
         torch.testing.assert_close(a.cpu().double(), b, rtol=3e-5, atol=1e-30)
 
 

@@ -289,5 +289,6 @@ def test_errors(changes: dict[str, Any], text: str) -> None:
         "c": torch.ones(2),
         "weights": torch.ones(5, 2),
     }
+    options = good | changes
     with pytest.raises(ValueError, match=text):
-        mixed_gain_linear(**good | changes)
+        mixed_gain_linear(options.pop("u"), **options)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from beltrami.kernels.hyplora import gained_linear as one_curvature
 from beltrami.kernels.hyplora import mixed_gain_linear as plain
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.mixed_gain_linear import mixed_gain_linear
 from tests.gpu import no_waiting
 
@@ -42,17 +43,17 @@ def check_rows(
     longest: float | None = None,
 ) -> None:
     gram = one_curvature.gram_matrix(weight)
-    z, m2 = plain._rows(u, gram, n2, c, weights, 1.3, longest)
-    expected = plain._rows_backward(dz, u, gram, n2, m2, c, weights, 1.3, longest, True)
-    there = [t.to(device) for t in (dz, u, gram, n2, m2, c)]
+    gain = Gain(c, 1.3, longest)
+    z, m2 = plain._rows(u, gram, n2, gain, weights)
+    expected = plain._rows_backward(dz, u, gram, n2, m2, gain, weights, True)
+    there = [t.to(device) for t in (dz, u, gram, n2, m2)]
+    gain = Gain(c.to(device), 1.3, longest)
     there_weights = None if weights is None else weights.to(device)
-    found = mixed_gain_linear_triton.rows(*there[1:4], there[5], there_weights, 1.3, longest)
+    found = mixed_gain_linear_triton.rows(*there[1:4], gain, there_weights)
     for a, b in zip(found, (z, m2), strict=True):
         assert_rows_close(a, b)
     for by_c in (False, True):
-        backwards = mixed_gain_linear_triton.rows_backward(
-            *there, there_weights, 1.3, longest, by_c
-        )
+        backwards = mixed_gain_linear_triton.rows_backward(*there, gain, there_weights, by_c)
         for a, b in zip(backwards[:4], expected[:4], strict=True):
             assert_rows_close(a, b)
         if weights is None:
@@ -108,12 +109,11 @@ def test_one_curvature_is_gained_linear(dtype: torch.dtype, device: str) -> None
     dz, u, weight, n2 = tokens(5, dtype)
     c = torch.tensor([0.7], device=device)
     dz, u, gram, n2 = (t.to(device) for t in (dz, u, one_curvature.gram_matrix(weight), n2))
-    one = gained_linear_triton.rows(u, gram, n2, c, 1.3, 20.5)
-    found = mixed_gain_linear_triton.rows(u, gram, n2, c, None, 1.3, 20.5)
-    one += gained_linear_triton.rows_backward(dz, u, gram, n2, one[1], c, 1.3, 20.5)
-    found += mixed_gain_linear_triton.rows_backward(
-        dz, u, gram, n2, found[1], c, None, 1.3, 20.5, True
-    )
+    gain = Gain(c, 1.3, 20.5)
+    one = gained_linear_triton.rows(u, gram, n2, gain)
+    found = mixed_gain_linear_triton.rows(u, gram, n2, gain, None)
+    one += gained_linear_triton.rows_backward(dz, u, gram, n2, one[1], gain)
+    found += mixed_gain_linear_triton.rows_backward(dz, u, gram, n2, found[1], gain, None, True)
     for a, b in zip(found[:-1], one, strict=True):
         assert_rows_close(a, b.cpu())
 
@@ -123,10 +123,12 @@ def test_against_float64(rank: int, device: str) -> None:
     """What the fused one loses is float32's own."""
     _, u, weight, n2 = tokens(rank, torch.float32)
     c, weights = curvatures(3, True, tuple(u.shape[:-1]))
-    there = [t.to(device) for t in (u, one_curvature.gram_matrix(weight), n2, c, weights)]
+    gram = one_curvature.gram_matrix(weight)
+    u, gram, n2, c, weights = (t.to(device) for t in (u, gram, n2, c, weights))
+    fused = mixed_gain_linear_triton.rows(u, gram, n2, Gain(c), weights)
     gram = one_curvature.gram_matrix(weight.double())
-    exact = plain._rows(*(t.double() for t in (u, gram, n2, c, weights)), 1.0, None)
-    for a, b in zip(mixed_gain_linear_triton.rows(*there, 1.0, None), exact, strict=True):
+    u, gram, n2, c, weights = (t.double().cpu() for t in (u, gram, n2, c, weights))
+    for a, b in zip(fused, plain._rows(u, gram, n2, Gain(c), weights), strict=True):
         torch.testing.assert_close(a.cpu().double(), b, rtol=5e-5, atol=1e-30)
 
 

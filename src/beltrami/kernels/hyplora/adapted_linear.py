@@ -18,7 +18,8 @@ from torch.nn import functional as F
 
 from beltrami.kernels.hyplora.adapted_linear_operator import adapted_linear_operator, takes_operator
 from beltrami.kernels.hyplora.adapted_linear_passes import backward_pass, forward_pass
-from beltrami.kernels.hyplora.gained_linear import check_reach, gained_linear
+from beltrami.kernels.hyplora.gain import Gain
+from beltrami.kernels.hyplora.gained_linear import gained_linear
 from beltrami.kernels.hyplora.norm_linear import norm_linear_beside
 from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.shapes import as_matrix, as_result
@@ -65,21 +66,20 @@ def adapted_linear(
             add_to=base,
             fused=fused,
         )
-    check_reach(longest, stereographic)
-    if isinstance(c, Tensor) and c.numel() != 1:
-        raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
+    gain = Gain(c, scaling, longest, stereographic)
+    gain.check()
     if kernel is None:
-        settings = (scaling, longest, stereographic)
-        return adapted_linear_operator(x, weight, bias, down, up, c, *settings)
-    arguments = (x, weight, bias, down, up, c, scaling, longest, stereographic, kernel)
+        return adapted_linear_operator(x, weight, bias, down, up, gain)
+    out: Tensor
     if torch.is_grad_enabled():
-        out: Tensor = _AdaptedLinear.apply(*arguments)
+        tensor, constants = gain.c_tensor, gain.constants
+        out = _AdaptedLinear.apply(x, weight, bias, down, up, tensor, constants, kernel)
         return out
     tokens, shape = as_matrix(x), (*x.shape[:-1], len(weight))
     if not kernel.takes_few(tokens, up):
-        return forward_pass(tokens, *arguments[1:])[0].view(shape)
+        return forward_pass(tokens, weight, bias, down, up, gain, kernel)[0].view(shape)
     out = F.linear(tokens, weight, bias)
-    kernel.few(tokens, down, up, c, scaling, longest, stereographic, out)
+    kernel.few(tokens, down, up, gain, out)
     return out.view(shape)
 
 
@@ -92,28 +92,22 @@ class _AdaptedLinear(torch.autograd.Function):
         bias: Tensor | None,
         down: Tensor,
         up: Tensor,
-        c: Tensor | float,
-        scaling: float,
-        longest: float | None,
-        stereographic: bool,
+        c: Tensor | None,
+        gain: Gain,
         kernel: ModuleType,
     ) -> Tensor:
-        number = c.detach() if isinstance(c, Tensor) else c
         # As a matrix here: outside, it and its gradient would be two more nodes of autograd.
-        out, *kept = forward_pass(
-            as_matrix(x), weight, bias, down, up, number, scaling, longest, stereographic, kernel
-        )
-        ctx.save_for_backward(x, weight, down, up, *kept, c if isinstance(c, Tensor) else None)
-        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest, stereographic)
-        ctx.kernel = kernel
+        out, *computed = forward_pass(as_matrix(x), weight, bias, down, up, gain.at(c), kernel)
+        ctx.save_for_backward(x, weight, down, up, *computed, c)
+        ctx.gain, ctx.kernel = gain, kernel
         return as_result(out, (*x.shape[:-1], len(weight)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, *others = ctx.saved_tensors
-        kept = (as_matrix(x), *others)
-        dx, *found = backward_pass(
-            as_matrix(dy), kept, ctx.numbers, ctx.needs_input_grad, ctx.kernel
+        saved = (as_matrix(x), *others)
+        dx, *gradients = backward_pass(
+            as_matrix(dy), saved, ctx.gain, ctx.needs_input_grad, ctx.kernel
         )
-        return None if dx is None else dx.view(x.shape), *found, None, None, None, None
+        return None if dx is None else dx.view(x.shape), *gradients, None, None

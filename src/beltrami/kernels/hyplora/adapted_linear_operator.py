@@ -22,6 +22,7 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from beltrami.kernels.hyplora.adapted_linear_passes import backward_pass, forward_pass
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.launch.dispatch import triton_module
 from beltrami.kernels.launch.dtypes import under_autocast
 from beltrami.kernels.launch.launcher import traced
@@ -56,25 +57,21 @@ def adapted_linear_operator(
     bias: Tensor | None,
     down: Tensor,
     up: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
 ) -> Tensor:
     """`adapted_linear`, traced."""
-    learned, number = (c, 0.0) if isinstance(c, Tensor) else (None, float(c))
     out: Tensor
-    settings = (learned, number, scaling, longest, stereographic, _SOURCES)
+    settings = (gain.c_tensor, *gain.constants, _SOURCES)
     out, *_ = torch.ops.beltrami.adapted_linear(as_matrix(x), weight, bias, down, up, *settings)
     return out.view(*x.shape[:-1], weight.shape[0])
 
 
 def _digest() -> str:
     """Of all kernels' sources."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(file.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 # An argument of the operator, since torch keeps compiled code on disk under what the operator is
@@ -117,13 +114,10 @@ def _forward(
     down: Tensor,
     up: Tensor,
     c: Tensor | None,
-    number: float,
     *others: Any,
 ) -> tuple[Tensor, ...]:
-    scaling, longest, stereographic, _ = others
-    curvature = number if c is None else c
-    gain = (curvature, scaling, longest, stereographic)
-    return forward_pass(x, weight, bias, down, up, *gain, _kernels())
+    *constants, _ = others
+    return forward_pass(x, weight, bias, down, up, Gain(*constants).at(c), _kernels())
 
 
 def _fake_forward(
@@ -141,10 +135,10 @@ def _fake_forward(
 
 
 def _backward(dy: Tensor, *others: Any) -> list[Tensor]:
-    *kept, number, scaling, longest, stereographic, _, wanted = others
-    numbers = (number, scaling, longest, stereographic)
-    found = backward_pass(dy, kept, numbers, wanted, _kernels())
-    return [t for t in found if t is not None]
+    *saved, number, scaling, longest, stereographic, _, wanted = others
+    gain = Gain(number, scaling, longest, stereographic)
+    gradients = backward_pass(dy, saved, gain, wanted, _kernels())
+    return [t for t in gradients if t is not None]
 
 
 def _fake_backward(
@@ -169,10 +163,10 @@ def _gradients(ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...
     if dy is None:
         return (None,) * (6 + len(ctx.numbers))
     wanted = list(ctx.needs_input_grad[:6])
-    found = iter(
+    computed = iter(
         torch.ops.beltrami.adapted_linear_backward(dy, *ctx.saved_tensors, *ctx.numbers, wanted)
     )
-    gradients = [next(found) if wants else None for wants in wanted]
+    gradients = [next(computed) if wants else None for wants in wanted]
     return *gradients, *(None for _ in ctx.numbers)
 
 

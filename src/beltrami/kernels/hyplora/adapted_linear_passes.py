@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear import weight_gradient
-from beltrami.kernels.launch.dtypes import under_autocast
+from beltrami.kernels.launch.dtypes import without_autocast
 from beltrami.kernels.launch.launcher import is_traced
 
 
@@ -21,16 +22,13 @@ def forward_pass(
     bias: Tensor | None,
     down: Tensor,
     up: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
     kernel: ModuleType,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The result, u, n², m² and the Gram matrix of B."""
     out = F.linear(x, weight, bias)  # first: a GPU is busy with it while the rest is started
     gram = kernel.gram_matrix(up)
-    u, n2, z, m2 = kernel.rows(x, down, gram, c, scaling, longest, stereographic)
+    u, n2, z, m2 = kernel.rows(x, down, gram, gain)
     if is_traced():
         torch.ops.beltrami.add_product_(out, z, up)
     else:
@@ -38,10 +36,11 @@ def forward_pass(
     return out, u, n2, m2, gram
 
 
+@without_autocast  # it would round what is not rounded forwards
 def backward_pass(
     dy: Tensor,
-    kept: Sequence[Any],
-    numbers: Sequence[Any],
+    saved: Sequence[Any],
+    gain: Gain,
     wanted: Sequence[bool],
     kernel: ModuleType,
 ) -> tuple[Tensor | None, ...]:
@@ -49,20 +48,15 @@ def backward_pass(
 
     Args:
         dy: of the result.
-        kept: x, W, A, B; what `forward_pass` found beside the result; c if it is a tensor, or None.
-        numbers: c if it is a number, scaling, longest, stereographic.
+        saved: x, W, A, B; what `forward_pass` returns beside the result; c if it is a tensor, or
+            None.
+        gain: its constants.
         wanted: of each gradient, whether it is.
         kernel: the module with the kernels.
     """
-    if under_autocast(dy):  # it would round what is not rounded forwards
-        with torch.autocast(dy.device.type, enabled=False):
-            return backward_pass(dy, kept, numbers, wanted, kernel)
-    x, weight, down, up, u, n2, m2, gram, learned = kept
-    c, *settings = numbers
+    x, weight, down, up, u, n2, m2, gram, c = saved
     through = torch.mm(dy, weight) if wanted[0] else None  # first, as forwards
-    du, dn2, z, wu, by_c = kernel.gradient_rows(
-        dy, up, u, gram, n2, m2, c if learned is None else learned, *settings
-    )
+    du, dn2, z, wu, by_c = kernel.gradient_rows(dy, up, u, gram, n2, m2, gain.at(c))
     dx = d_weight = d_bias = d_down = d_up = dc = None
     if wanted[0]:
         dx = kernel.input_gradient(x, down, du, dn2, through)
@@ -74,6 +68,6 @@ def backward_pass(
         d_down = torch.mm(du.mT, x)
     if wanted[4]:
         d_up = weight_gradient(dy, up, u, z, wu)
-    if learned is not None and wanted[5]:
-        dc = by_c.sum().reshape(learned.shape).to(learned)
+    if c is not None and wanted[5]:
+        dc = by_c.sum().reshape(c.shape).to(c)
     return dx, d_weight, d_bias, d_down, d_up, dc

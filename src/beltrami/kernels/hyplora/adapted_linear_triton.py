@@ -16,10 +16,12 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora import gained_linear_triton, norm_linear_triton
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear_triton import (
     gained,
     gained_backward,
     gram_matrix,
+    kernel_constants,
     limited_gain,
     readable,
     unsupported_rank,
@@ -77,17 +79,14 @@ def rows(
     x: Tensor,
     down: Tensor,
     gram: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """u = A·x, n² = |x|², z = s·g·u and m² = |B·u|² of tokens, (n, ·) each."""
     n, columns = x.shape
     rank = len(down)
     if not _in_one_pass(n, rank, x):
         u, n2 = norm_linear_triton.product_and_norms(x, down)
-        return u, n2, *gained_linear_triton.rows(u, gram, n2, c, scaling, longest, stereographic)
+        return u, n2, *gained_linear_triton.rows(u, gram, n2, gain)
     if x.stride(1) != 1:
         x = x.contiguous()
     u, z = x.new_empty(n, rank), x.new_empty(n, rank)
@@ -98,7 +97,7 @@ def rows(
         x,
         down.contiguous(),
         gram,
-        readable(c, x),
+        readable(gain.c, x),
         u,
         n2,
         z,
@@ -107,9 +106,9 @@ def rows(
         columns,
         rank,
         x.stride(0),
-        float(scaling),
-        0.0 if longest is None else float(longest) ** 2,
-        **_constants(rank, FORWARD_ROWS, c, longest, stereographic),
+        float(gain.scaling),
+        gain.reach,
+        **_constants(rank, FORWARD_ROWS, gain),
     )
     return u, n2, z, m2
 
@@ -121,25 +120,20 @@ def gradient_rows(
     gram: Tensor,
     n2: Tensor,
     m2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     n, columns = dy.shape
     rank = u.shape[-1]
     if not _in_one_pass(n, rank, dy):
         dz = torch.mm(dy, up)
-        return gained_linear_triton.rows_backward(
-            dz, u, gram, n2, m2, c, scaling, longest, stereographic
-        )
+        return gained_linear_triton.rows_backward(dz, u, gram, n2, m2, gain)
     if dy.stride(1) != 1:
         dy = dy.contiguous()
     du, z = torch.empty_like(u), torch.empty_like(u)
     wu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
     dn2 = torch.empty_like(n2)
-    by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
+    by_c = None if gain.c_tensor is None else torch.empty_like(n2)
     launch(
         _gradient_rows,
         (cdiv(n, BACKWARD_ROWS),),
@@ -149,7 +143,7 @@ def gradient_rows(
         gram,
         n2,
         m2,
-        readable(c, u),
+        readable(gain.c, u),
         du,
         dn2,
         z,
@@ -159,20 +153,16 @@ def gradient_rows(
         columns,
         rank,
         dy.stride(0),
-        float(scaling),
-        0.0 if longest is None else float(longest) ** 2,
-        **_constants(rank, BACKWARD_ROWS, c, longest, stereographic),
+        float(gain.scaling),
+        gain.reach,
+        **_constants(rank, BACKWARD_ROWS, gain),
     )
     return du, dn2, z, wu, by_c
 
 
-def _constants(
-    rank: int, rows: int, c: Tensor | float, longest: float | None, stereographic: bool
-) -> dict[str, Any]:
+def _constants(rank: int, rows: int, gain: Gain) -> dict[str, Any]:
     return {
-        "C_STORED": isinstance(c, Tensor),
-        "LIMITED": longest is not None,
-        "STEREOGRAPHIC": stereographic,
+        **kernel_constants(gain),
         "RANK": padded(rank),
         "ROWS": rows,
         "COLUMNS": COLUMNS,
@@ -191,10 +181,7 @@ def few(
     x: Tensor,
     down: Tensor,
     up: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
     out: Tensor,
 ) -> None:
     """Add the map of few tokens to `out`, in place; what is between the kernels is float32."""
@@ -238,17 +225,15 @@ def few(
         (n, cdiv(outputs, GAIN_COLUMNS)),
         out,
         between,
-        readable(c, x),
-        float(scaling),
-        0.0 if longest is None else float(longest) ** 2,
+        readable(gain.c, x),
+        float(gain.scaling),
+        gain.reach,
         CHUNKS=chunks,
         BLOCKS=blocks,
         OUTPUTS=outputs,
         RANK=rank,
         ROOM=room,
-        C_STORED=isinstance(c, Tensor),
-        LIMITED=longest is not None,
-        STEREOGRAPHIC=stereographic,
+        **kernel_constants(gain),
         CHUNK_TILE=power_of_2(chunks),
         BLOCK_TILE=power_of_2(blocks),
         COLUMNS=GAIN_COLUMNS,
@@ -496,5 +481,5 @@ def _few_gain(
     real = j < OUTPUTS
     mapped = tl.load(after + j, mask=real, other=0.0)
     base = tl.load(out_ptr + row * OUTPUTS + j, mask=real, other=0.0).to(tl.float32)
-    found = base + tl.sum(scale, axis=0) * mapped
-    tl.store(out_ptr + row * OUTPUTS + j, rounded(found, out_ptr.dtype.element_ty), mask=real)
+    total = base + tl.sum(scale, axis=0) * mapped
+    tl.store(out_ptr + row * OUTPUTS + j, rounded(total, out_ptr.dtype.element_ty), mask=real)

@@ -28,15 +28,16 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import radial
-from beltrami.kernels.hyplora.gained_linear import gram_matrix, reached, rounded, weight_gradient
+from beltrami.kernels.hyplora.gain import Gain
+from beltrami.kernels.hyplora.gained_linear import gram_matrix, rounded, weight_gradient
 from beltrami.kernels.hyplora.lorentz_gain import LARGEST_GAIN
 from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
     overflow_safe_dtype,
-    under_autocast,
     upcast,
+    without_autocast,
 )
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
@@ -45,6 +46,7 @@ LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is no numbe
 LOG_LARGEST_CUBED = math.log(LARGEST_SLOPE) / 3
 
 
+@without_autocast  # it would round the Gram matrix
 def boosted_linear(
     u: Tensor,
     weight: Tensor,
@@ -72,44 +74,26 @@ def boosted_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if under_autocast(u):  # it would round the Gram matrix
-        with torch.autocast(u.device.type, enabled=False):
-            return boosted_linear(
-                u,
-                weight,
-                n2,
-                c,
-                time_in,
-                time_out,
-                scaling=scaling,
-                longest=longest,
-                add_to=add_to,
-                fused=fused,
-            )
-    _check(u, weight, n2, c, time_in, time_out)
+    _check(u, weight, n2, time_in, time_out)
     kernel = dispatch("hyplora.boosted_linear_triton", fused, u, weight, n2, time_in, time_out)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     c = cast(c, accumulation_dtype(u.dtype)) if isinstance(c, Tensor) else c
-    longest = LONGEST if longest is None else min(longest, LONGEST)
+    gain = Gain(c, scaling, LONGEST if longest is None else min(longest, LONGEST))
+    gain.check()
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    arguments = (u, weight, n2, c, time_in, time_out, scaling, longest, inside, kernel)
-    out: Tensor = (
-        _BoostedLinear.apply(*arguments) if torch.is_grad_enabled() else _forward(*arguments)[0]
-    )
+    out: Tensor
+    if torch.is_grad_enabled():
+        tensor, constants = gain.c_tensor, gain.constants
+        out = _BoostedLinear.apply(
+            u, weight, n2, tensor, time_in, time_out, constants, inside, kernel
+        )
+    else:
+        out = _forward(u, weight, n2, gain, time_in, time_out, inside, kernel)[0]
     return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
 
 
-def _check(
-    u: Tensor,
-    weight: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    time_in: Tensor,
-    time_out: Tensor,
-) -> None:
-    if isinstance(c, Tensor) and c.numel() != 1:
-        raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
+def _check(u: Tensor, weight: Tensor, n2: Tensor, time_in: Tensor, time_out: Tensor) -> None:
     if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
         raise ValueError(
             f"u (..., r), weight (out, r) and n2 (..., 1) must fit together, got shapes "
@@ -126,11 +110,9 @@ def _forward(
     u: Tensor,
     weight: Tensor,
     n2: Tensor,
-    c: Tensor | float,
+    gain: Gain,
     time_in: Tensor,
     time_out: Tensor,
-    scaling: float,
-    longest: float,
     add_to: Tensor | None,
     kernel: ModuleType | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,7 +120,7 @@ def _forward(
     both = (_both if kernel is None else kernel.both)(weight, time_out, u.dtype)
     gram = (gram_matrix if kernel is None else kernel.gram_matrix)(both)
     rows = _rows if kernel is None else kernel.rows
-    y = rows(u, gram, n2, c, time_in, scaling, longest)
+    y = rows(u, gram, n2, gain, time_in)
     if add_to is None:
         return y @ both.mT, both, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(y), both.mT)
@@ -152,42 +134,33 @@ class _BoostedLinear(torch.autograd.Function):
         u: Tensor,
         weight: Tensor,
         n2: Tensor,
-        c: Tensor | float,
+        c: Tensor | None,
         time_in: Tensor,
         time_out: Tensor,
-        scaling: float,
-        longest: float,
+        gain: Gain,
         add_to: Tensor | None,
         kernel: ModuleType | None,
     ) -> Tensor:
-        number = c.detach() if isinstance(c, Tensor) else c
-        out, both, gram = _forward(
-            u, weight, n2, number, time_in, time_out, scaling, longest, add_to, kernel
-        )
-        ctx.save_for_backward(u, both, n2, gram, time_in, c if isinstance(c, Tensor) else None)
-        ctx.numbers = (None if isinstance(c, Tensor) else c, scaling, longest)
+        out, both, gram = _forward(u, weight, n2, gain.at(c), time_in, time_out, add_to, kernel)
+        ctx.save_for_backward(u, both, n2, gram, time_in, c)
+        ctx.gain, ctx.kernel, ctx.adds = gain, kernel, add_to is not None
         ctx.dtypes = (weight.dtype, time_out.dtype)
-        ctx.kernel, ctx.adds = kernel, add_to is not None
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        if under_autocast(dout):
-            with torch.autocast(dout.device.type, enabled=False):
-                return _backward(ctx, dout)
-        return _backward(ctx, dout)
+        return _backward(dout, ctx)
 
 
-def _backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-    u, both, n2, gram, time_in, c_tensor = ctx.saved_tensors
-    number, scaling, longest = ctx.numbers
-    c = number if c_tensor is None else c_tensor
+@without_autocast
+def _backward(dout: Tensor, ctx: Any) -> tuple[Tensor | None, ...]:
+    u, both, n2, gram, time_in, c = ctx.saved_tensors
     rank = u.shape[-1]
     rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
     dout_rows = as_matrix(dout)
     do = torch.mm(dout_rows, both).view(*u.shape[:-1], both.shape[-1])
-    du, dn2, scaled, y, vy, shares = rows(do, u, gram, n2, c, time_in, scaling, longest)
+    du, dn2, scaled, y, vy, shares = rows(do, u, gram, n2, ctx.gain.at(c), time_in)
     dw = dt_out = dt_in = dc = None
     if ctx.needs_input_grad[1] or ctx.needs_input_grad[5]:
         dboth = weight_gradient(dout_rows, both, y, scaled, vy)
@@ -195,9 +168,9 @@ def _backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
     if ctx.needs_input_grad[4] or ctx.needs_input_grad[3]:
         sums = shares.sum(0)
         dt_in = cast(sums[:rank], time_in.dtype)
-        if c_tensor is not None:
-            dc = sums[rank].reshape(c_tensor.shape).to(c_tensor)
-    return du, dw, dn2, dc, dt_in, dt_out, None, None, dout if ctx.adds else None, None
+        if c is not None:
+            dc = sums[rank].reshape(c.shape).to(c)
+    return du, dw, dn2, dc, dt_in, dt_out, None, dout if ctx.adds else None, None
 
 
 def _both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
@@ -205,39 +178,24 @@ def _both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
     return cast(torch.cat([weight, time_out.unsqueeze(-1)], -1), dtype)
 
 
-def _rows(
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    time_in: Tensor,
-    scaling: float,
-    longest: float,
-) -> Tensor:
+def _rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor) -> Tensor:
     """s·ĝ·ŷ, (..., r + 1), in u's dtype."""
     w = upcast(u)
-    p, _ = reached(n2, c, longest)
+    p, _ = gain.clipped(n2)
     low, sinhc, cosh = _hyperbolic(p.to(w.dtype))
-    y = _lifted(w, time_in, sinhc, cosh, low, c)
-    _, q = _products(y, gram, c)
-    return rounded(scaling * _gain(low, q) * y, u.dtype)
+    y = _lifted(w, time_in, sinhc, cosh, low, gain.c)
+    _, q = _products(y, gram, gain.c)
+    return rounded(gain.scaling * _gain(low, q) * y, u.dtype)
 
 
 def _rows_backward(
-    do: Tensor,
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    time_in: Tensor,
-    scaling: float,
-    longest: float,
+    do: Tensor, u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², s·ĝ·ŷ, ŷ, v·ŷ, and each token's share of dα and dc, (tokens, r + 1)."""
-    rank = u.shape[-1]
+    rank, c, scaling = u.shape[-1], gain.c, gain.scaling
     wide_u, wide_do = upcast(u), upcast(do)
     alpha = cast(time_in, wide_u.dtype)
-    p, beyond = reached(n2, c, longest)
+    p, beyond = gain.clipped(n2)
     p = p.to(wide_u.dtype)
     low, sinhc, cosh = _hyperbolic(p)
     y = _lifted(wide_u, time_in, sinhc, cosh, low, c)

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora import boosted_linear, gained_linear_triton
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear_triton import (
     ROWS,
     gram_matrix,
@@ -72,15 +73,7 @@ def both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
     return out
 
 
-def rows(
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    time_in: Tensor,
-    scaling: float,
-    longest: float,
-) -> Tensor:
+def rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor) -> Tensor:
     """s·ĝ·ŷ in u's dtype, as wide as [B b 0]."""
     n, rank, width = n2.numel(), u.shape[-1], gram.shape[-1]
     y = u.new_empty(*u.shape[:-1], width)
@@ -91,15 +84,15 @@ def rows(
             u.contiguous(),
             gram.contiguous(),
             n2.contiguous(),
-            readable(c, u),
+            readable(gain.c, u),
             time_in.contiguous(),
             y,
             n,
             rank,
             width,
-            float(scaling),
-            float(longest) ** 2,
-            C_STORED=isinstance(c, Tensor),
+            float(gain.scaling),
+            gain.reach,
+            C_STORED=gain.c_tensor is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -107,14 +100,7 @@ def rows(
 
 
 def rows_backward(
-    do: Tensor,
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    time_in: Tensor,
-    scaling: float,
-    longest: float,
+    do: Tensor, u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², s·ĝ·ŷ, ŷ, v·ŷ, and each program's share of dα and dc, (programs, r + 1)."""
     do, u, n2 = do.contiguous(), u.contiguous(), n2.contiguous()
@@ -131,7 +117,7 @@ def rows_backward(
             u,
             gram.contiguous(),
             n2,
-            readable(c, u),
+            readable(gain.c, u),
             time_in.contiguous(),
             du,
             dn2,
@@ -142,9 +128,9 @@ def rows_backward(
             n,
             rank,
             width,
-            float(scaling),
-            float(longest) ** 2,
-            C_STORED=isinstance(c, Tensor),
+            float(gain.scaling),
+            gain.reach,
+            C_STORED=gain.c_tensor is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )

@@ -16,21 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.kernels.hyplora import stereographic_gain
-from beltrami.kernels.hyplora.lorentz_gain import FAR, gain, gain_and_slopes
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
     overflow_safe_dtype,
-    under_autocast,
     upcast,
+    without_autocast,
 )
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
-BALL = 2.0  # √p of a stereographic projection stays below
 
-
+@without_autocast  # it would round the Gram matrix
 def gained_linear(
     u: Tensor,
     weight: Tensor,
@@ -49,30 +47,14 @@ def gained_linear(
         u: (..., r). weight: (out, r), cast to u's dtype.
         n2: (..., 1), the squared norms that the gain starts from.
         c: curvature −c: a number, or a tensor of one, which then gets a gradient.
-        scaling: of the whole map.
-        longest: √c·n above this counts as this, and gets no gradient.
-        stereographic: takes `stereographic_gain` instead; `longest` has to be below 2 then.
+        scaling, longest, stereographic: of the gain, as in `Gain`.
         add_to: (..., out) to add the map to; the gradient goes through.
         fused: as in `norm_linear`.
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if under_autocast(u):  # it would round the Gram matrix
-        with torch.autocast(u.device.type, enabled=False):
-            return gained_linear(
-                u,
-                weight,
-                n2,
-                c,
-                scaling=scaling,
-                longest=longest,
-                stereographic=stereographic,
-                add_to=add_to,
-                fused=fused,
-            )
-    check_reach(longest, stereographic)
-    if isinstance(c, Tensor) and c.numel() != 1:
-        raise ValueError(f"c must be one number, got a tensor of shape {tuple(c.shape)}")
+    gain = Gain(c, scaling, longest, stereographic)
+    gain.check()
     if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
         raise ValueError(
             f"u (..., r), weight (out, r) and n2 (..., 1) must fit together, got shapes "
@@ -82,31 +64,23 @@ def gained_linear(
     kernel = dispatch("hyplora.gained_linear_triton", fused, u, weight, n2)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
-        return _of_few(u, weight, n2, c, scaling, longest, stereographic, add_to)
+        return _of_few(u, weight, n2, gain, add_to)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    arguments = (u, weight, n2, c, scaling, longest, stereographic, inside, kernel)
-    out: Tensor = (
-        _GainedLinear.apply(*arguments) if torch.is_grad_enabled() else _forward(*arguments)[0]
-    )
+    out: Tensor
+    if torch.is_grad_enabled():
+        tensor, constants = gain.c_tensor, gain.constants
+        out = _GainedLinear.apply(u, weight, n2, tensor, constants, inside, kernel)
+    else:
+        out = _forward(u, weight, n2, gain, inside, kernel)[0]
     return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
 
 
-def _of_few(
-    u: Tensor,
-    weight: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
-    add_to: Tensor | None,
-) -> Tensor:
+def _of_few(u: Tensor, weight: Tensor, n2: Tensor, gain: Gain, add_to: Tensor | None) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = upcast(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
-    g = _gain(n2, m2, c, longest, stereographic)
-    gained = scaling * g * mapped
+    gained = gain.scaling * gain.values(n2, m2) * mapped
     if add_to is None:
         return rounded(gained, u.dtype)
     return rounded(upcast(add_to) + gained, add_to.dtype)
@@ -116,17 +90,14 @@ def _forward(
     u: Tensor,
     weight: Tensor,
     n2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    gain: Gain,
     add_to: Tensor | None,
     kernel: ModuleType | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result, m² and the Gram matrix."""
     gram = (gram_matrix if kernel is None else kernel.gram_matrix)(weight)
     rows = _rows if kernel is None else kernel.rows
-    z, m2 = rows(u, gram, n2, c, scaling, longest, stereographic)
+    z, m2 = rows(u, gram, n2, gain)
     if add_to is None:
         return z @ weight.mT, m2, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
@@ -140,44 +111,34 @@ class _GainedLinear(torch.autograd.Function):
         u: Tensor,
         weight: Tensor,
         n2: Tensor,
-        c: Tensor | float,
-        scaling: float,
-        longest: float | None,
-        stereographic: bool,
+        c: Tensor | None,
+        gain: Gain,
         add_to: Tensor | None,
         kernel: ModuleType | None,
     ) -> Tensor:
-        number = c.detach() if isinstance(c, Tensor) else c
-        out, m2, gram = _forward(
-            u, weight, n2, number, scaling, longest, stereographic, add_to, kernel
-        )
-        ctx.save_for_backward(u, weight, n2, m2, gram, c if isinstance(c, Tensor) else None)
-        ctx.numbers = (c if not isinstance(c, Tensor) else None, scaling, longest, stereographic)
-        ctx.kernel, ctx.adds = kernel, add_to is not None
+        out, m2, gram = _forward(u, weight, n2, gain.at(c), add_to, kernel)
+        ctx.save_for_backward(u, weight, n2, m2, gram, c)
+        ctx.gain, ctx.kernel, ctx.adds = gain, kernel, add_to is not None
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if under_autocast(dy):
-            with torch.autocast(dy.device.type, enabled=False):
-                return _backward(ctx, dy)
-        return _backward(ctx, dy)
+        return _backward(dy, ctx)
 
 
-def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    u, weight, n2, m2, gram, c_tensor = ctx.saved_tensors
-    c, *settings = ctx.numbers
-    number = c if c_tensor is None else c_tensor
+@without_autocast
+def _backward(dy: Tensor, ctx: Any) -> tuple[Tensor | None, ...]:
+    u, weight, n2, m2, gram, c = ctx.saved_tensors
     rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
     dy_rows = as_matrix(dy)
     dz = torch.mm(dy_rows, weight).view(u.shape)
-    du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, number, *settings)
+    du, dn2, z, wu, by_c = rows(dz, u, gram, n2, m2, ctx.gain.at(c))
     dw = weight_gradient(dy_rows, weight, u, z, wu) if ctx.needs_input_grad[1] else None
     dc = None
-    if c_tensor is not None and ctx.needs_input_grad[3]:
-        dc = by_c.sum().reshape(c_tensor.shape).to(c_tensor)
-    return du, dw, dn2, dc, None, None, None, dy if ctx.adds else None, None
+    if c is not None and ctx.needs_input_grad[3]:
+        dc = by_c.sum().reshape(c.shape).to(c)
+    return du, dw, dn2, dc, None, dy if ctx.adds else None, None
 
 
 def weight_gradient(dy: Tensor, weight: Tensor, u: Tensor, z: Tensor, wu: Tensor) -> Tensor:
@@ -194,85 +155,31 @@ def gram_matrix(weight: Tensor) -> Tensor:
     return w.mT @ w
 
 
-def reached(n2: Tensor, c: Tensor | float, longest: float | None) -> tuple[Tensor, Tensor | None]:
-    """p = c·n², not above longest², and where it was."""
-    p = c * n2
-    if longest is None:
-        return p, None
-    beyond = p > longest**2
-    return torch.where(beyond, longest**2, p), beyond
-
-
-def _rows(
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
-) -> tuple[Tensor, Tensor]:
+def _rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = upcast(u)
     m2 = squared_norms(w, gram)
-    g = _gain(n2, m2, c, longest, stereographic)
-    return rounded(scaling * g * w, u.dtype), m2
+    return rounded(gain.scaling * gain.values(n2, m2) * w, u.dtype), m2
 
 
 def _rows_backward(
-    dz: Tensor,
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    m2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool,
+    dz: Tensor, u: Tensor, gram: Tensor, n2: Tensor, m2: Tensor, gain: Gain
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """du, dn², z, w·u and each token's share of dc."""
     wide_u, wide_dz = upcast(u), upcast(dz)
-    p, beyond = reached(n2, c, longest)
-    p = p.to(m2.dtype)
-    if stereographic:
-        g, by_p, by_q = stereographic_gain.gain_and_slopes(p, c * m2)
-    else:
-        g, by_p, by_q = gain_and_slopes(p, c * m2, far=may_be_far(longest))
-    if beyond is not None:
-        by_p = torch.where(beyond, 0.0, by_p)
-    dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
+    g, by_p, by_q = gain.values_and_slopes(n2, m2)
+    dg = gain.scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
     dp, dq = dg * by_p, dg * by_q
-    w = c * dq
-    du = scaling * g * wide_dz + 2 * w * (wide_u @ gram)
-    z = scaling * g * wide_u
+    w = gain.c * dq
+    du = gain.scaling * g * wide_dz + 2 * w * (wide_u @ gram)
+    z = gain.scaling * g * wide_u
     return (
         cast(du, u.dtype),
-        cast(c * dp, n2.dtype),
+        cast(gain.c * dp, n2.dtype),
         rounded(z, u.dtype),
         cast(w * wide_u, overflow_safe_dtype(u.dtype)),
         dp * n2 + dq * m2,
     )
-
-
-def check_reach(longest: float | None, stereographic: bool) -> None:
-    """Refuse what leaves the ball."""
-    if stereographic and (longest is None or not longest < BALL):
-        raise ValueError(f"stereographic=True needs longest below {BALL}, got {longest}")
-
-
-def _gain(
-    n2: Tensor, m2: Tensor, c: Tensor | float, longest: float | None, stereographic: bool
-) -> Tensor:
-    p, _ = reached(n2, c, longest)
-    p = p.to(m2.dtype)
-    if stereographic:
-        return stereographic_gain.gain(p, c * m2)
-    return gain(p, c * m2, far=may_be_far(longest))
-
-
-def may_be_far(longest: float | None) -> bool:
-    """Whether p may be where the gain is computed by logarithms."""
-    return longest is None or longest**2 > FAR
 
 
 def rounded(z: Tensor, dtype: torch.dtype) -> Tensor:

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora import lorentz_gain
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.norm_linear_triton import MAX_RANK
 from beltrami.kernels.launch.dtypes import overflow_safe_dtype
 from beltrami.kernels.launch.launcher import cdiv, is_traced, launch
@@ -75,15 +76,7 @@ def gram_matrix(weight: Tensor) -> Tensor:
     return wide.mT @ wide
 
 
-def rows(
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool = False,
-) -> tuple[Tensor, Tensor]:
+def rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     u, n2 = u.contiguous(), n2.contiguous()
     z, m2 = torch.empty_like(u), torch.empty_like(n2)
@@ -95,16 +88,14 @@ def rows(
             u,
             gram.contiguous(),
             n2,
-            readable(c, u),
+            readable(gain.c, u),
             z,
             m2,
             n,
             rank,
-            float(scaling),
-            0.0 if longest is None else float(longest) ** 2,
-            C_STORED=isinstance(c, Tensor),
-            LIMITED=longest is not None,
-            STEREOGRAPHIC=stereographic,
+            float(gain.scaling),
+            gain.reach,
+            **kernel_constants(gain),
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -112,21 +103,13 @@ def rows(
 
 
 def rows_backward(
-    dz: Tensor,
-    u: Tensor,
-    gram: Tensor,
-    n2: Tensor,
-    m2: Tensor,
-    c: Tensor | float,
-    scaling: float,
-    longest: float | None,
-    stereographic: bool = False,
+    dz: Tensor, u: Tensor, gram: Tensor, n2: Tensor, m2: Tensor, gain: Gain
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """du, dn², z, w·u, and each token's share of dc if c is a tensor."""
     u, n2 = u.contiguous(), n2.contiguous()
     du, z, dn2 = torch.empty_like(u), torch.empty_like(u), torch.empty_like(n2)
     wu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
-    by_c = torch.empty_like(n2) if isinstance(c, Tensor) else None
+    by_c = None if gain.c_tensor is None else torch.empty_like(n2)
     n, rank = n2.numel(), u.shape[-1]
     if n:
         launch(
@@ -137,7 +120,7 @@ def rows_backward(
             gram.contiguous(),
             n2,
             m2.contiguous(),
-            readable(c, u),
+            readable(gain.c, u),
             du,
             dn2,
             z,
@@ -145,11 +128,9 @@ def rows_backward(
             n2 if by_c is None else by_c,  # not written then
             n,
             rank,
-            float(scaling),
-            0.0 if longest is None else float(longest) ** 2,
-            C_STORED=isinstance(c, Tensor),
-            LIMITED=longest is not None,
-            STEREOGRAPHIC=stereographic,
+            float(gain.scaling),
+            gain.reach,
+            **kernel_constants(gain),
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -161,6 +142,15 @@ def readable(c: Tensor | float, u: Tensor) -> Tensor | float:
     if isinstance(c, Tensor):
         return c.detach().to(u.device, torch.float32, non_blocking=True).reshape(1)
     return float(c)
+
+
+def kernel_constants(gain: Gain) -> dict[str, bool]:
+    """What the kernels are compiled for."""
+    return {
+        "C_STORED": gain.c_tensor is not None,
+        "LIMITED": gain.longest is not None,
+        "STEREOGRAPHIC": gain.stereographic,
+    }
 
 
 @triton.jit
@@ -175,8 +165,8 @@ def _near(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     stretch = root(1.0 + inverse * inverse)  # √(1 + v^−2)
     far_out = ratio(tl.log(large) + tl.log(1.0 + stretch), large)
     g = s * tl.where(small, asinhc(squared), far_out)
-    one = tl.where(small, 1.0, inverse)
-    r = ratio(one, tl.where(small, root(1.0 + squared), stretch))
+    top = tl.where(small, 1.0, inverse)
+    r = ratio(top, tl.where(small, root(1.0 + squared), stretch))
     by_p = r * sinhc_prime(p, s, 1.0 + rise)
     closed = ratio(s * r - g, 2.0 * tl.where(small, 1.0, q))
     by_q = tl.where(small, s * s * s * asinhc_prime(squared), closed)
@@ -220,8 +210,8 @@ def gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, t
 @triton.jit
 def _stereographic(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """`stereographic_gain.gain_and_slopes`."""
-    one = tl.full(p.shape, 1.0, tl.float32)
-    lift = ratio(one, one - p * 0.25)
+    unit = tl.full(p.shape, 1.0, tl.float32)
+    lift = ratio(unit, unit - p * 0.25)
     stretch = root(1.0 + lift * lift * q)
     share = ratio(lift, 1.0 + stretch)
     return (

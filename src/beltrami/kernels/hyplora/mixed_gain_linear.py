@@ -18,22 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear import (
     gram_matrix,
-    may_be_far,
-    reached,
     rounded,
     squared_norms,
     weight_gradient,
 )
-from beltrami.kernels.hyplora.lorentz_gain import gain, gain_and_slopes
 from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import (
     accumulation_dtype,
     cast,
     overflow_safe_dtype,
-    under_autocast,
     upcast,
+    without_autocast,
 )
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
@@ -41,6 +39,7 @@ MOST_KEPT = 256  # sets of curvatures; whose change all the time are not worth m
 _tensors: dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor] = {}
 
 
+@without_autocast  # it would round the Gram matrix
 def mixed_gain_linear(
     u: Tensor,
     weight: Tensor,
@@ -64,33 +63,22 @@ def mixed_gain_linear(
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    if under_autocast(u):  # it would round the Gram matrix
-        with torch.autocast(u.device.type, enabled=False):
-            return mixed_gain_linear(
-                u,
-                weight,
-                n2,
-                c,
-                weights,
-                scaling=scaling,
-                longest=longest,
-                add_to=add_to,
-                fused=fused,
-            )
     if not isinstance(c, Tensor):
         c = _as_tensor(c, u)
     _check(u, weight, n2, c, weights)
+    gain = Gain(c, scaling, longest)
     weight = cast(weight, u.dtype)
     kernel = dispatch("hyplora.mixed_gain_linear_triton", fused, u, weight, n2, c, weights)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     if kernel is None and not torch.is_grad_enabled() and u.numel() <= u.shape[-1] ** 2:
-        return _of_few(u, weight, n2, c, weights, scaling, longest, add_to)
+        return _of_few(u, weight, n2, gain, weights, add_to)
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
-    arguments = (u, weight, n2, c, weights, scaling, longest, inside, kernel)
-    out: Tensor = (
-        _MixedGainLinear.apply(*arguments) if torch.is_grad_enabled() else _forward(*arguments)[0]
-    )
+    out: Tensor
+    if torch.is_grad_enabled():
+        out = _MixedGainLinear.apply(u, weight, n2, c, weights, gain.constants, inside, kernel)
+    else:
+        out = _forward(u, weight, n2, gain, weights, inside, kernel)[0]
     return out if add_to is None or inside is not None else (add_to + out).to(add_to.dtype)
 
 
@@ -120,33 +108,31 @@ def _as_tensor(numbers: Sequence[float], u: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return torch.tensor(numbers, dtype=dtype, device=u.device)
     key = tuple(numbers), dtype, u.device
-    found = _tensors.get(key)
-    if found is None:
+    tensor = _tensors.get(key)
+    if tensor is None:
         with torch.inference_mode(False):  # a tensor made in it cannot be saved in training
             here = torch.tensor(key[0], dtype=dtype, device="cpu")
-            found = here.to(u.device, non_blocking=True)  # nobody waits for it
+            tensor = here.to(u.device, non_blocking=True)  # nobody waits for it
         # No stand-in of a mode that will end, and nothing that a graph will fill.
-        if type(found) is Tensor and not (u.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if type(tensor) is Tensor and not (u.is_cuda and torch.cuda.is_current_stream_capturing()):
             if len(_tensors) >= MOST_KEPT:
                 del _tensors[next(iter(_tensors))]
-            _tensors[key] = found
-    return found
+            _tensors[key] = tensor
+    return tensor
 
 
 def _of_few(
     u: Tensor,
     weight: Tensor,
     n2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
     add_to: Tensor | None,
 ) -> Tensor:
     """The same for up to r tokens without gradients: the norm of W·u is cheaper than WᵀW then."""
     mapped = upcast(u @ weight.mT)
     m2 = mapped.square().sum(-1, keepdim=True)
-    gained = scaling * _mixture(n2, m2, c, weights, longest) * mapped
+    gained = gain.scaling * _weighed(gain.values(n2, m2), weights) * mapped
     if add_to is None:
         return rounded(gained, u.dtype)
     return rounded(upcast(add_to) + gained, add_to.dtype)
@@ -156,17 +142,15 @@ def _forward(
     u: Tensor,
     weight: Tensor,
     n2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
     add_to: Tensor | None,
     kernel: ModuleType | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result, m² and the Gram matrix."""
     gram = (gram_matrix if kernel is None else kernel.gram_matrix)(weight)
     rows = _rows if kernel is None else kernel.rows
-    z, m2 = rows(u, gram, n2, c, weights, scaling, longest)
+    z, m2 = rows(u, gram, n2, gain, weights)
     if add_to is None:
         return z @ weight.mT, m2, gram
     flat = torch.addmm(as_matrix(add_to), as_matrix(z), weight.mT)
@@ -182,50 +166,37 @@ class _MixedGainLinear(torch.autograd.Function):
         n2: Tensor,
         c: Tensor,
         weights: Tensor | None,
-        scaling: float,
-        longest: float | None,
+        gain: Gain,
         add_to: Tensor | None,
         kernel: ModuleType | None,
     ) -> Tensor:
-        out, m2, gram = _forward(u, weight, n2, c, weights, scaling, longest, add_to, kernel)
+        out, m2, gram = _forward(u, weight, n2, gain.at(c), weights, add_to, kernel)
         ctx.save_for_backward(u, weight, n2, m2, gram, c, weights)
-        ctx.numbers = (scaling, longest)
-        ctx.kernel, ctx.adds = kernel, add_to is not None
+        ctx.gain, ctx.kernel, ctx.adds = gain, kernel, add_to is not None
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if under_autocast(dy):
-            with torch.autocast(dy.device.type, enabled=False):
-                return _backward(ctx, dy)
-        return _backward(ctx, dy)
+        return _backward(dy, ctx)
 
 
-def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+@without_autocast
+def _backward(dy: Tensor, ctx: Any) -> tuple[Tensor | None, ...]:
     u, weight, n2, m2, gram, c, weights = ctx.saved_tensors
-    scaling, longest = ctx.numbers
     by_c = ctx.needs_input_grad[3]
     rows = _rows_backward if ctx.kernel is None else ctx.kernel.rows_backward
     dy_rows = as_matrix(dy)
     dz = torch.mm(dy_rows, weight).view(u.shape)
-    du, dn2, z, vu, dc, dweights = rows(dz, u, gram, n2, m2, c, weights, scaling, longest, by_c)
+    du, dn2, z, vu, dc, dweights = rows(dz, u, gram, n2, m2, ctx.gain.at(c), weights, by_c)
     dw = weight_gradient(dy_rows, weight, u, z, vu) if ctx.needs_input_grad[1] else None
     if dc is not None:
         dc = (dc if c.ndim > 1 else as_matrix(dc).sum(0)).to(c)
-    return du, dw, dn2, dc, dweights, None, None, dy if ctx.adds else None, None
-
-
-def _mixture(
-    n2: Tensor, m2: Tensor, c: Tensor, weights: Tensor | None, longest: float | None
-) -> Tensor:
-    """g, (..., 1)."""
-    p, _ = reached(n2, c, longest)  # (..., k)
-    gains = gain(p.to(m2.dtype), c * m2, far=may_be_far(longest))
-    return _weighed(gains, weights)
+    return du, dw, dn2, dc, dweights, None, dy if ctx.adds else None, None
 
 
 def _weighed(gains: Tensor, weights: Tensor | None) -> Tensor:
+    """Those of all curvatures, (..., k), to g, (..., 1)."""
     return gains if weights is None else (gains * weights).sum(-1, keepdim=True)
 
 
@@ -233,15 +204,13 @@ def _rows(
     u: Tensor,
     gram: Tensor,
     n2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     w = upcast(u)
     m2 = squared_norms(w, gram)
-    return rounded(scaling * _mixture(n2, m2, c, weights, longest) * w, u.dtype), m2
+    return rounded(gain.scaling * _weighed(gain.values(n2, m2), weights) * w, u.dtype), m2
 
 
 def _rows_backward(
@@ -250,27 +219,22 @@ def _rows_backward(
     gram: Tensor,
     n2: Tensor,
     m2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
     by_c: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """du, dn², z, v·u, dc of each token, (..., k), if it is wanted, and dweights."""
     wide_u, wide_dz = upcast(u), upcast(dz)
-    p, beyond = reached(n2, c, longest)
-    gains, by_p, by_q = gain_and_slopes(p.to(m2.dtype), c * m2, far=may_be_far(longest))
-    if beyond is not None:
-        by_p = torch.where(beyond, 0.0, by_p)
-    scale = scaling * _weighed(gains, weights)
-    dg = scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
+    gains, by_p, by_q = gain.values_and_slopes(n2, m2)
+    scale = gain.scaling * _weighed(gains, weights)
+    dg = gain.scaling * (wide_dz * wide_u).sum(-1, keepdim=True)
     share = dg if weights is None else dg * weights
     dp, dq = share * by_p, share * by_q
-    v = (c * dq).sum(-1, keepdim=True)
+    v = (gain.c * dq).sum(-1, keepdim=True)
     du = scale * wide_dz + 2 * v * (wide_u @ gram)
     return (
         cast(du, u.dtype),
-        cast((c * dp).sum(-1, keepdim=True), n2.dtype),
+        cast((gain.c * dp).sum(-1, keepdim=True), n2.dtype),
         rounded(scale * wide_u, u.dtype),
         cast(v * wide_u, overflow_safe_dtype(u.dtype)),
         dp * n2 + dq * m2 if by_c else None,

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from beltrami.kernels.hyplora import gained_linear_triton
+from beltrami.kernels.hyplora.gain import Gain
 from beltrami.kernels.hyplora.gained_linear_triton import (
     ROWS,
     gain_and_slopes,
@@ -40,14 +41,13 @@ def rows(
     u: Tensor,
     gram: Tensor,
     n2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
 ) -> tuple[Tensor, Tensor]:
     """z = s·g·u in u's dtype, and m² = |Wu|², (..., 1)."""
     u, n2 = u.contiguous(), n2.contiguous()
     z, m2 = torch.empty_like(u), torch.empty_like(n2)
+    c = _readable(gain, u)
     n, rank, count = n2.numel(), u.shape[-1], c.shape[-1]
     if n:
         launch(
@@ -56,18 +56,18 @@ def rows(
             u,
             gram.contiguous(),
             n2,
-            _readable(c, u),
+            c,
             n2 if weights is None else weights.contiguous(),
             z,
             m2,
             n,
             rank,
-            float(scaling),
-            0.0 if longest is None else float(longest) ** 2,
+            float(gain.scaling),
+            gain.reach,
             COUNT=count,
             C_ROW=0 if c.ndim == 1 else count,
             WEIGHED=weights is not None,
-            LIMITED=longest is not None,
+            LIMITED=gain.longest is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -80,16 +80,15 @@ def rows_backward(
     gram: Tensor,
     n2: Tensor,
     m2: Tensor,
-    c: Tensor,
+    gain: Gain,
     weights: Tensor | None,
-    scaling: float,
-    longest: float | None,
     by_c: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """du, dn², z, v·u, dc of each token, (..., k), if it is wanted, and dweights."""
     u, n2 = u.contiguous(), n2.contiguous()
     du, z, dn2 = torch.empty_like(u), torch.empty_like(u), torch.empty_like(n2)
     vu = torch.empty_like(u, dtype=overflow_safe_dtype(u.dtype))
+    c = _readable(gain, u)
     n, rank, count = n2.numel(), u.shape[-1], c.shape[-1]
     dc = n2.new_empty(*n2.shape[:-1], count) if by_c else None
     weights = None if weights is None else weights.contiguous()
@@ -103,7 +102,7 @@ def rows_backward(
             gram.contiguous(),
             n2,
             m2.contiguous(),
-            _readable(c, u),
+            c,
             n2 if weights is None else weights,
             du,
             dn2,
@@ -113,22 +112,23 @@ def rows_backward(
             dn2 if dweights is None else dweights,
             n,
             rank,
-            float(scaling),
-            0.0 if longest is None else float(longest) ** 2,
+            float(gain.scaling),
+            gain.reach,
             COUNT=count,
             C_ROW=0 if c.ndim == 1 else count,
             BY_C=by_c,
             WEIGHED=weights is not None,
-            LIMITED=longest is not None,
+            LIMITED=gain.longest is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )
     return du, dn2, z, vu, dc, dweights
 
 
-def _readable(c: Tensor, u: Tensor) -> Tensor:
-    """Where the kernel can read it."""
-    return c.to(u.device, torch.float32, non_blocking=True).contiguous()
+def _readable(gain: Gain, u: Tensor) -> Tensor:
+    """The curvatures where the kernel can read them."""
+    assert isinstance(gain.c, Tensor)
+    return gain.c.to(u.device, torch.float32, non_blocking=True).contiguous()
 
 
 @triton.jit

@@ -20,7 +20,7 @@ from beltrami.kernels.launch.dtypes import (
     cast,
     matmul_dtype,
     overflow_safe_dtype,
-    under_autocast,
+    without_autocast,
 )
 from beltrami.kernels.launch.shapes import as_matrix
 
@@ -100,16 +100,14 @@ class _NormLinear(torch.autograd.Function):
         ctx: Any, du: Tensor | None, dn2: Tensor | None, beside: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors  # once: checkpoints unpack no tensor twice
-        if under_autocast(x):  # it would round what was not rounded forwards
-            with torch.autocast(x.device.type, enabled=False):
-                return *_backward(ctx, x, weight, du, dn2, beside), None, None
-        return *_backward(ctx, x, weight, du, dn2, beside), None, None
+        return *_backward(x, weight, ctx, du, dn2, beside), None, None
 
 
+@without_autocast  # it would round what was not rounded forwards
 def _backward(
-    ctx: Any,
     x: Tensor,
     weight: Tensor,
+    ctx: Any,
     du: Tensor | None,
     dn2: Tensor | None,
     beside: Tensor | None,
@@ -139,8 +137,8 @@ def _input_gradient(
     kernel: ModuleType | None,
 ) -> Tensor | None:
     if du is not None and dn2 is not None and kernel is not None:
-        found: Tensor = kernel.input_gradient(x, weight, du, dn2, beside)
-        return found
+        fused_dx: Tensor = kernel.input_gradient(x, weight, du, dn2, beside)
+        return fused_dx
     # Not in float32 where x is narrow: compiled, the forward pass would keep that copy of x.
     room = overflow_safe_dtype(x.dtype)
     dx = None if dn2 is None else cast(cast(2 * dn2, room) * cast(x, room), x.dtype)

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
 import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import no_autocast as no_autocast
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def under_autocast(x: Tensor) -> bool:
     """Whether autocast is on where x is; of tensors without numbers torch cannot say."""
     kind = x.device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+def without_autocast(
+    function: Callable[Concatenate[Tensor, P], R],
+) -> Callable[Concatenate[Tensor, P], R]:
+    """The function with autocast off where its first argument is."""
+
+    @functools.wraps(function)
+    def wrapped(x: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not under_autocast(x):
+            return function(x, *args, **kwargs)
+        with torch.autocast(x.device.type, enabled=False):
+            return function(x, *args, **kwargs)
+
+    return wrapped
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:
