@@ -177,7 +177,7 @@ class RunProgress(ProgressListener):
         self._show(self._finished + parts)
 
     def _show(self, done: float) -> None:
-        """Never less than before: what others have done is not known at each moment."""
+        """Move the bar, never back: the progress of other processes arrives late."""
         self._done = max(self._done, done)
         self._bar.update(self._all, completed=self._done)
 

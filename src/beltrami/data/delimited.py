@@ -132,7 +132,7 @@ def read_records(
 def _with_delimiter(
     lines: Iterator[tuple[int, str]], words: bool, marks: tuple[str, ...], delimiter: str
 ) -> tuple[Iterator[tuple[int, str]], str | None]:
-    """The same lines, and what separates columns; None for spaces."""
+    """The lines again, and what separates columns; None for spaces."""
     if delimiter:
         return lines, delimiter
     read: list[tuple[int, str]] = []

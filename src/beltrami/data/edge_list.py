@@ -119,7 +119,7 @@ class EdgeRows:
 
     @staticmethod
     def of_file(path: Path, on_rank: OnRank | None = None) -> EdgeRows:
-        """Those of a file, whose ending says whether it is one of graphs."""
+        """Rows for a file, whose ending says whether it holds a graph."""
         graph = path.suffix.lower() == GRAPH_SUFFIX
         lines = read_lines(path, error=HierarchyError)
         return EdgeRows(lines, str(path), parent_first=graph, on_rank=on_rank)

@@ -54,7 +54,7 @@ def get(
 
     `archive` is a package file that was fetched elsewhere, for machines without a network; it is
     checked like any other. `check` compares the checksums of an installed set and fetches it again
-    where they differ. `note` is told, in a line each, what happens.
+    where they differ. `note` is called with a line for each thing that happens.
 
     Raises `FetchError` where the client is missing or fails or brings another file,
     `ArchiveError` for a bad `archive`, and `OSError` where the cache cannot be written.

@@ -65,7 +65,7 @@ class DiagnoseConfig:
     """How many samples; of data that are no more than one, how many base points."""
 
     seed: int = 0
-    """Of all draws."""
+    """Seed of all draws."""
 
     tensor: str = ""
     """Which tensor or array of a file that has several."""
@@ -95,7 +95,7 @@ class DiagnoseConfig:
     """What of a model to look at: its token embeddings, or the hidden states of --texts."""
 
     layer: int = -1
-    """Of the hidden states of the prompts; 0 are the token embeddings, -1 the last."""
+    """Layer of the prompts' hidden states; 0 are the token embeddings, -1 is the last."""
 
     out: Path | None = None
     """Folder for diagnosis.json and report.html; without it runs/diagnose-SOURCE."""

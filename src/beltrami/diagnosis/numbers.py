@@ -12,7 +12,7 @@ Mean = dict[str, float | None]
 
 
 def finite(value: float) -> float | None:
-    """None for what JSON has no number for."""
+    """The number, or None for what JSON cannot hold."""
     return value if math.isfinite(value) else None
 
 

@@ -88,7 +88,7 @@ class Source(ABC):
         """Distances among as many points of noise that has what is plainest of the sample's."""
 
     def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
-        """The same of noise whose points are as far from their mean as the sample's."""
+        """Distances of noise whose points are as far from their mean as the sample's."""
         return None
 
     def notes(self) -> list[str]:

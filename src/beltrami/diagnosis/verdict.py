@@ -130,7 +130,7 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
 
 @dataclass(frozen=True)
 class Distortions:
-    """Of the best fit, in hyperbolic and flat space: of the data, and of noise."""
+    """Distortions of data and noise in hyperbolic and flat space, by the best fit."""
 
     dimensions: int
     hyperbolic: float
@@ -140,7 +140,7 @@ class Distortions:
 
 
 def distortions(fits: dict[str, Any]) -> Distortions:
-    """Those in the dimensions that serve the data best."""
+    """Distortions in the dimensions that fit the data best."""
     place = [fit["dimensions"] for fit in fits["fits"]].index(fits["best_dimensions"])
     data, noise = fits["fits"][place], fits["noise_fits"][place]
     return Distortions(

@@ -68,7 +68,7 @@ def words(source: VectorSource, frequencies: Path | None, tick: Tick) -> dict[st
 
 
 def wordfreq_version() -> str:
-    """Of the word list, or nothing where it is not installed."""
+    """Version of the word list, or "" where it is not installed."""
     try:
         return version("wordfreq")
     except PackageNotFoundError:

@@ -24,7 +24,7 @@ def match_widths(
     target: int,
     count: Callable[[tuple[int, ...]], int],
 ) -> tuple[int, ...]:
-    """Of hidden widths a little above the given ones, those whose model has closest to `target`.
+    """Find hidden widths, a little above the given ones, with a parameter count near `target`.
 
     A hyperbolic layer has time columns, for which its Euclidean twin has no use; the twin gets
     wider hidden layers instead. Equally close widths: the narrowest.

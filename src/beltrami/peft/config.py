@@ -1,4 +1,4 @@
-"""What HypLoRA can be told: `LoraConfig` with a geometry."""
+"""Options of HypLoRA: `LoraConfig` with a geometry."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class HypLoraModel(BaseTuner):
             owners[adapter_name, _block(current_key)] = layer.hyplora_curvature[adapter_name]
 
     def inject_adapter(self, model: nn.Module, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
-        """As PEFT does; and warn of curvatures that are for no layer, as PEFT does of ranks."""
+        """Inject as PEFT does, and warn of curvature patterns that match no layer."""
         done = super().inject_adapter(model, adapter_name, *args, **kwargs)
         config = self.peft_config[adapter_name]
         patterns = config.curvature_pattern.keys()
@@ -133,7 +133,7 @@ class HypLoraModel(BaseTuner):
         return done
 
     def _settings(self, config: HypLoraConfig, adapter_name: str, key: str) -> dict[str, Any]:
-        """What one layer is told, by the patterns that match its name."""
+        """Settings of one layer, by the patterns that match its name."""
         rank = config.rank_pattern.get(get_pattern_key(config.rank_pattern.keys(), key), config.r)
         alpha_key = get_pattern_key(config.alpha_pattern.keys(), key)
         curvature_key = get_pattern_key(config.curvature_pattern.keys(), key)

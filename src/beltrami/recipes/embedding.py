@@ -117,7 +117,7 @@ def fit_tree(
 ) -> Fit:
     """Minimise the relative stress over all pairs with Adam from the radial layout.
 
-    `on_steps` is told how many steps were done since it was last called.
+    `on_steps` gets the number of steps done since its last call.
     """
     first, second = torch.triu_indices(len(tree), len(tree), offset=1)
     target = tree.distances()[first, second]

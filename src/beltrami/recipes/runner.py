@@ -45,7 +45,7 @@ from beltrami.train.session import Session, TrainingDivergedError, has_tensorboa
 def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> RunResult:
     """Train and evaluate all arms, and write the run's folder.
 
-    Under `torchrun` all processes train together; the first one writes and speaks.
+    Under `torchrun` all processes train together; the first one writes and prints.
     """
     recipe.data_facts()  # may find the data unfit: before any folder is made
     with process_group(recipe.config.device) as processes:
@@ -276,7 +276,7 @@ class TrialRunner:
         )
 
     def _train_and_evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
-        """Also a measure that stumbles over a model that is not finite means that it diverged."""
+        """Train and evaluate; an error in evaluating a model that is not finite is divergence."""
         try:
             self.recipe.train(model, trial, session)
             evaluation = self.recipe.evaluate(model, trial, session)

@@ -162,7 +162,7 @@ def _begin(
     threads: int,
     shares: Shares,
 ) -> None:
-    """What a process does first; what goes wrong is told by its first trial."""
+    """Set up a process; its first trial raises what goes wrong."""
     global _worker, _shares
     _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it, and ends us

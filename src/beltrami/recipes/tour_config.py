@@ -1,4 +1,4 @@
-"""What a tour can be told; apart from `tour`, so that the command line loads quickly."""
+"""Options of a tour; apart from `tour`, so that the command line loads quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tour's page: what the reader is told, and with which numbers."""
+"""The tour's page: its text, figures and numbers."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _check_column(name: str, values: Sequence[str] | Sequence[float], count: int
 
 
 def _finite(value: Any) -> float | None:
-    """None for what no picture can show."""
+    """The number, or None for what a picture cannot show."""
     try:
         number = float(value)
     except OverflowError:  # an integer too large

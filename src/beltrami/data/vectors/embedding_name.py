@@ -1,4 +1,4 @@
-"""Which tensor of a model is its table of tokens, told by the names that models give it."""
+"""Which tensor of a model is its table of tokens, by the names that models give it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Vectors(ABC):
         self._map_anew()  # what comes next may need the memory
 
     def take(self, rows: Tensor) -> Tensor:
-        """Those rows, float32 (len(rows), width), in that order; a row may be asked for twice."""
+        """Vectors of `rows`, float32 (len(rows), width), in their order; rows may repeat."""
         if rows.ndim != 1 or rows.is_floating_point() or rows.dtype == torch.bool:
             raise ValueError(
                 f"rows must be a 1-D tensor of integers, got {rows.dtype} of shape "

@@ -194,7 +194,7 @@ def _check_tied(where: str, config: Mapping[str, Any]) -> None:
 
 
 def _is_untied_by_default(config: Mapping[str, Any]) -> bool:
-    """Of a language model whose config does not say; False where that cannot be found out."""
+    """Whether language models of this type do not tie their tables; False where unknown."""
     names = config.get("architectures")
     if not isinstance(names, list) or not any(str(n).endswith(_LANGUAGE_MODELS) for n in names):
         return False

@@ -46,7 +46,7 @@ ASIDES = (
     "There are {k} {other} on the table.",
     "It took {k} minutes.",
 )
-LARGEST = 999  # number in any step, if not told otherwise
+LARGEST = 999  # number in any step, by default
 SMALLEST_RANGE = 20  # numbers up to here leave an event possible at every value
 HANDFUL = 60  # most things that anyone has at first, gets or gives away
 TRIES = 200  # to find one more problem that is new

@@ -38,7 +38,7 @@ class WordProblem:
 def without_overlap(
     problems: Iterable[WordProblem], others: Iterable[WordProblem]
 ) -> list[WordProblem]:
-    """Those problems whose question is none of the others', nor an earlier one of their own."""
+    """Problems whose question is not among `others` and did not come before."""
     seen = {other.key for other in others}
     apart = []
     for problem in problems:

@@ -42,10 +42,10 @@ class ExploreConfig:
     """How far vectors are apart, for "hmds"."""
 
     points: int = 50_000
-    """Of more points than this, so many are drawn at random; for "hmds" 2000 at most."""
+    """Most points shown; of more, so many are drawn at random; for "hmds" 2000 at most."""
 
     seed: int = 0
-    """Of the draw."""
+    """Seed of the draw."""
 
     tensor: str = ""
     """Which tensor or array of a file that has several."""

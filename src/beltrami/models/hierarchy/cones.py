@@ -141,7 +141,7 @@ def train_cones(
         corruptions: false pairs for each true one and each of its two ends.
         margin: γ, see `losses.entailment_loss`.
         seed: of the order and the false pairs.
-        on_epoch: told the epoch's number, from 1, and its mean loss a true pair.
+        on_epoch: called with the epoch's number, from 1, and its mean loss a true pair.
     """
     check_integer("epochs", epochs)
     check_integer("batch_size", batch_size)

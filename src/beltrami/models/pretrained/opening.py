@@ -160,7 +160,7 @@ def load_tokenizer(place: str, name: str) -> Any:
 
 
 def model_fingerprint(source: str) -> str:
-    """Of all weights of a model in a folder; of others their name says which they are."""
+    """Hash of the weights of a model in a folder; the name of any other model."""
     return folder_fingerprint(Path(source)) if Path(source).is_dir() else source
 
 

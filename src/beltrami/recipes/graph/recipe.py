@@ -87,7 +87,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
-        """Those of the task."""
+        """Metrics of the task."""
         return METRICS[self.config.task]
 
     @lru_cache(maxsize=8)  # noqa: B019 - a recipe lives as long as its run

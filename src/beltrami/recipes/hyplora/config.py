@@ -128,7 +128,7 @@ class HypLoraRunConfig(RunConfig):
     """Another alpha for HypLoRA; the comparison is not a fair one then."""
 
     dropout: float | None = option(None, low=0, high=1, open_high=True)
-    """Of the adapters' input. tiny and small: 0."""
+    """Dropout of the adapters' input. tiny and small: 0."""
 
     targets: tuple[str, ...] | None = None
     """Names of the layers to adapt, or all-linear. tiny and small: all-linear."""
@@ -192,8 +192,8 @@ class HypLoraRunConfig(RunConfig):
     """Steps of the training of "tiny", before anything else."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of frozen weights and of the matrix products; "auto": bfloat16 on a GPU. Adapters are kept in
-    float32, and so are all weights in full fine-tuning."""
+    """Dtype of frozen weights and matrix products; "auto": bfloat16 on a GPU. Adapters stay in
+    float32, and so do all weights in full fine-tuning."""
 
     @property
     def chosen(self) -> PresetOptions:

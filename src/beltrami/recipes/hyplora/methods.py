@@ -156,7 +156,7 @@ def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:
 
 
 def _prefix_tokens(model: Any, targets: Sequence[str], rank: int) -> int:
-    """As many as have about as many numbers as LoRA would."""
+    """Number of prefix tokens that has about as many parameters as LoRA."""
     layers = [model.get_submodule(name) for name in target_names(model, targets)]
     wanted = sum(rank * sum(layer_sizes(layer)) for layer in layers)
     shape = model.config.get_text_config()

@@ -23,7 +23,7 @@ from beltrami.data.word_problems import (
 from beltrami.data.word_problems.answers import LETTERS
 from beltrami.recipes.hyplora.config import GENERATED, HypLoraRunConfig
 
-TRAINED_ON, TESTED_ON = 2400, 300  # generated questions, if not told otherwise
+TRAINED_ON, TESTED_ON = 2400, 300  # generated questions, by default
 CHOSEN_BY = 200  # questions at most, a tenth of those to train on
 HELD_OUT = 0.2  # of data that come without a test, at most:
 MOST_HELD_OUT = 500
@@ -55,7 +55,7 @@ class Questions:
         return [problem for problems in self.tests.values() for problem in problems]
 
     def digest(self) -> str:
-        """Of every question and solution."""
+        """Hash of every question and solution."""
         sha = hashlib.sha256()
         parts = {"train": self.train, "validation": self.validation, **self.tests}
         for name, part in parts.items():

@@ -69,7 +69,7 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
 
     @property
     def names(self) -> dict[str, str]:  # type: ignore[override]
-        """Those of the methods, and of the curvatures of a sweep."""
+        """Names of the methods and of the curvatures of a sweep."""
         sweep = {_swept(c): f"HypLoRA, c = {c!r}" for c in self.config.curvatures if c != 1}
         return {**NAMES, **sweep}
 

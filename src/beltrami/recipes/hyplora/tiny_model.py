@@ -53,7 +53,7 @@ class TinyConfig:
 
 
 def tiny_digest(config: TinyConfig, corpus: Corpus) -> str:
-    """Of all that the weights depend on."""
+    """Hash of all that the weights depend on."""
     whole = {"method": METHOD, "corpus": corpus.digest, **asdict(config)}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

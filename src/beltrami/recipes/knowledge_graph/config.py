@@ -56,11 +56,11 @@ class KnowledgeGraphRunConfig(RunConfig):
     (pairs and tails)."""
 
     learning_rates: tuple[float, ...] = option((0.006, 0.05), low=0, open_low=True, adds_runs=True)
-    """Of Adam; low ones for graphs of very many triples. Each model's first seed tries all of them;
+    """Rates of Adam; low ones for very many triples. Each model's first seed tries all of them;
     the highest MRR on validation triples decides for the others."""
 
     curvature: float = option(1.3, low=0.01, high=100, open_low=True, open_high=True)
-    """Of every relation, at the start."""
+    """Initial curvature of every relation."""
 
     curvature_rate: float = option(1.0, low=0)
     """How fast relations learn their curvatures, as a share of the learning rate; 0 keeps them."""

@@ -63,7 +63,7 @@ class LevelsConfig(TaxonomyConfig):
     """Share of coordinates that are dropped before every layer."""
 
     weight_decay: float = option(0.0, low=0)
-    """Of the weights; points and curvatures do not decay."""
+    """Decay of the weights; points and curvatures do not decay."""
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""

@@ -60,7 +60,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
-        """Those of all levels, the accuracy of each, and of the training."""
+        """Metrics over all levels, of each level and of the training."""
         levels = (
             Metric(f"accuracy_{depth}", f"Accuracy, {title}", hint, "higher")
             for depth, (title, hint) in self.level_names.items()
