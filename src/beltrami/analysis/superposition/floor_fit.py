@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,15 +26,9 @@ _ENDLESS = 1e6  # of log m, in place of ∞
 _RIDGE = 1e-12  # beside the diagonal of JᵀJ, which is 0 where a parameter has no effect
 
 
-class Stop(NamedTuple):
-    """When a descent ends: after so many steps, or once none wins this share of the squares."""
-
-    steps: int
-    gain: float
-
-
-CONVERGED = Stop(steps=200, gain=1e-14)
-COARSE = Stop(steps=40, gain=1e-9)  # for sums of squares that are only compared with a bound
+# When a descent ends: after so many steps, or once none wins this share of the squares. The coarse
+# one is for sums of squares that are only compared with a bound.
+CONVERGED, COARSE = (200, 1e-14), (40, 1e-9)
 
 
 @dataclass(frozen=True)
@@ -85,21 +78,29 @@ class FloorFit:
     @property
     def error(self) -> float:
         """Standard error of α."""
-        return 0.0 if self.exact else math.sqrt(self.variance * float(self.covariance[1, 1]))
+        return self._error(1)
 
     @property
     def floor_error(self) -> float:
         """Standard error of B in the unit of the losses; NaN where B was given."""
-        if self.parameters < 3:
-            return math.nan
-        root = 0.0 if self.exact else math.sqrt(self.variance * float(self.covariance[2, 2]))
-        return root * math.exp(self.level)
+        return self._error(2) * math.exp(self.level) if self.parameters == 3 else math.nan
+
+    def _error(self, i: int) -> float:
+        return 0.0 if self.exact else math.sqrt(self.variance * float(self.covariance[i, i]))
 
     @property
     def r_squared(self) -> float:
         """R² of log L; NaN for losses that are all the same."""
         flat = self.spread <= self.points * ROUNDING**2
         return math.nan if flat else 1 - self.squares / self.spread
+
+    @property
+    def aicc(self) -> float:
+        """n·log(SS/n) + 2k + 2k(k + 1)/(n − k − 1), where k counts the variance, too."""
+        n, k = self.points, self.parameters + 1
+        if n - k - 1 < 1 or self.exact:
+            return math.nan
+        return n * math.log(self.squares / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
 
     @property
     def most_squares(self) -> float:
@@ -128,21 +129,20 @@ def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:
     """
     centre, level = float(m.log().mean()), float(loss.log().mean())
     x, y = m.log() - centre, loss.log() - level
-    if floor is None:
-        start = _lines_from_floors(x, y)
-    else:
-        start = _lines(x, y, torch.tensor([floor * math.exp(-level)], dtype=torch.float64))
-    parameters = 3 if floor is None else 2
-    model = _law(x, y, parameters)
+    floors = float(y.min().exp()) * torch.tensor(STARTS, dtype=torch.float64)
+    if floor is not None:
+        floors = torch.tensor([floor * math.exp(-level)], dtype=torch.float64)
+    start = _lines(x, y, floors)
+    model = _law(x, y, parameters := 3 if floor is None else 2)
 
     def project(p: Tensor) -> Tensor:
         """A floor of at least 0."""
-        return torch.cat([p[:, :2], torch.where(p[:, 2:] > 0, p[:, 2:], 0.0)], -1)
+        return torch.cat([p[:, :2], p[:, 2:].clamp(min=0)], -1)
 
     fits, squares = descend(model, start, project=project)
     # The line without a floor is exact: its own descent may only have gained rounding.
     first = model(start[:1])[0].square().sum()
-    if not bool(squares[0] < first * (1 - CONVERGED.gain)):
+    if not bool(squares[0] < first * (1 - CONVERGED[1])):
         squares[0], fits[0] = first, start[0]
     best = fits[int(squares.argmin())]
     scale, exponent, best_floor = best.tolist()
@@ -156,16 +156,12 @@ def fit_floor(m: Tensor, loss: Tensor, *, floor: float | None) -> FloorFit:
         spread=float(y.square().sum()),
         squares=float(squares.min()),
         parameters=parameters,
-        covariance=_covariance(model(best[None])[1][0]),
+        covariance=inverse_gram(model(best[None])[1][0]),
     )
 
 
 def fit_given_floors(m: Tensor, loss: Tensor, floors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What `fit_floor` finds of each floor, all at once.
-
-    Args:
-        m, loss: positive, float64.
-        floors: (k,), below all losses.
+    """What `fit_floor` has for each of the floors (k,), which are below all losses.
 
     Returns:
         α, sums of squared residuals of log L, and the variance of α for a variance of 1 (∞ where
@@ -208,7 +204,7 @@ def descend(
     start: Tensor,
     *,
     project: Callable[[Tensor], Tensor] = lambda p: p,
-    stop: Stop = CONVERGED,
+    stop: tuple[int, float] = CONVERGED,
 ) -> tuple[Tensor, Tensor]:
     """Levenberg and Marquardt's method, from many starts at once.
 
@@ -223,9 +219,10 @@ def descend(
     """
     p = start.clone()
     residuals, jacobian = model(p)
-    squares = _finite(residuals.square().sum(-1))
+    squares = residuals.square().sum(-1).nan_to_num(math.inf, math.inf)
     damping = torch.full_like(squares, 1e-3)
-    for _ in range(stop.steps):
+    steps, gain = stop
+    for _ in range(steps):
         normal = jacobian.mT @ jacobian
         slope = (jacobian.mT @ residuals[..., None])[..., 0]
         diagonal = normal.diagonal(dim1=-2, dim2=-1)
@@ -235,9 +232,10 @@ def descend(
         tried[:, : step.shape[1]] -= step
         tried = project(tried)
         new_residuals, new_jacobian = model(tried)
-        new = _finite(new_residuals.square().sum(-1))
+        # A step out of the numbers is worse than any.
+        new = new_residuals.square().sum(-1).nan_to_num(math.inf, math.inf)
         better = new < squares
-        arrived = ~better | (squares - new <= stop.gain * squares)
+        arrived = ~better | (squares - new <= gain * squares)
         p = torch.where(better[:, None], tried, p)
         residuals = torch.where(better[:, None], new_residuals, residuals)
         jacobian = torch.where(better[:, None, None], new_jacobian, jacobian)
@@ -249,25 +247,15 @@ def descend(
     return p, squares
 
 
-def inverse_root(jacobian: Tensor) -> Tensor:
-    """R⁻¹ of J = QR, so that R⁻¹·R⁻ᵀ = (JᵀJ)⁻¹ without squaring J's condition."""
+def inverse_gram(jacobian: Tensor) -> Tensor:
+    """(JᵀJ)⁻¹ by J = QR, which does not square J's condition; ∞ where its rank is not full."""
     r = torch.linalg.qr(jacobian, mode="r").R
-    root: Tensor = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
-    return root
-
-
-def _covariance(jacobian: Tensor) -> Tensor:
-    """(JᵀJ)⁻¹; infinite where J does not have full rank."""
-    size = torch.linalg.qr(jacobian, mode="r").R.diagonal().abs()
+    size = r.diagonal().abs()
     if float(size.min()) <= torch.finfo(torch.float64).eps * float(size.max()):
-        return torch.full((len(size), len(size)), math.inf, dtype=jacobian.dtype)
-    root = inverse_root(jacobian)
-    return root @ root.mT
-
-
-def _finite(squares: Tensor) -> Tensor:
-    """Where a step went out of the numbers, it is worse than any."""
-    return torch.where(torch.isfinite(squares), squares, math.inf)
+        return torch.full_like(r, math.inf)
+    root = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
+    inverse: Tensor = root @ root.mT
+    return inverse
 
 
 def _law(x: Tensor, y: Tensor, parameters: int) -> Model:
@@ -300,7 +288,8 @@ def _through_with_floor(x: Tensor, y: Tensor, ahead: Tensor) -> Tensor:
 
     With u and α, not α and the floor: of a target far ahead, the floor is 1 but for a little.
     """
-    starts = _lines_from_floors(x, y)[::2, :2]  # (s, 2)
+    floors = float(y.min().exp()) * torch.tensor(STARTS[::2], dtype=torch.float64)
+    starts = _lines(x, y, floors)[:, :2]  # (s, 2)
     k, s = len(ahead), len(starts)
     h = ahead.repeat_interleave(s)[:, None]
 
@@ -318,12 +307,8 @@ def _through_with_floor(x: Tensor, y: Tensor, ahead: Tensor) -> Tensor:
     return descend(model, start, project=project, stop=COARSE)[1].reshape(k, s).amin(-1)
 
 
-def _lines_from_floors(x: Tensor, y: Tensor) -> Tensor:
-    """(log A, α, B) to start from, (s, 3): lines through log(L − B) for several floors."""
-    return _lines(x, y, float(y.min().exp()) * torch.tensor(STARTS, dtype=torch.float64))
-
-
 def _lines(x: Tensor, y: Tensor, floors: Tensor) -> Tensor:
+    """(log A, α, B) to start from, (s, 3): lines through log(L − B)."""
     # Without a floor the logarithm itself, whose loss may be smaller than a number can be.
     above = torch.where(floors[:, None] == 0, y, (y.exp() - floors[:, None]).log())
     slope = (above * x).sum(-1) / x.square().sum()

@@ -181,31 +181,27 @@ class Forecast(Result):
             Series("losses", self.widths, self.losses),
             Series(name, along, [self.at(width) for width in along]),
         ]
+        description = "Losses and the law fitted to them."
         if not math.isnan(self.target):
-            low = max(self.width_low, first)
-            high = self.width_high if self.width_high <= last else last
+            low, high = max(self.width_low, first), min(self.width_high, last)
             where = [low, high] if low <= high else [first, last]
             lines.append(Series(f"target {self.target:.3g}", where, [self.target] * 2))
-        if math.isnan(self.target):
-            description = "Losses and the law fitted to them."
-        elif math.isinf(self.width):
-            description = f"By the law no width reaches {self.target:.3g}."
-        else:
             description = (
-                f"The law reaches {self.target:.3g} at width {self.width:.3g}, with an interval "
-                f"from {self.width_low:.3g} to {self.width_high:.3g}."
+                f"By the law no width reaches {self.target:.3g}."
+                if math.isinf(self.width)
+                else f"The law reaches {self.target:.3g} at width {self.width:.3g}, with an "
+                f"interval from {self.width_low:.3g} to {self.width_high:.3g}."
             )
-        return Picture(
-            line_chart(
-                lines,
-                title="Loss over width, and the forecast",
-                description=description,
-                x_label="Width m",
-                y_label="Loss",
-                x_log=True,
-                y_log=True,
-            )
+        chart = line_chart(
+            lines,
+            title="Loss over width, and the forecast",
+            description=description,
+            x_label="Width m",
+            y_label="Loss",
+            x_log=True,
+            y_log=True,
         )
+        return Picture(chart)
 
 
 def forecast(
@@ -230,13 +226,22 @@ def forecast(
             and a floor that is not below all losses.
     """
     m, loss = sorted_points(widths, losses)
-    _check(m, loss, target, floor)
+    different = len(m.unique())
+    if different < FOR_A_LINE:
+        raise ValueError(f"a forecast needs {FOR_A_LINE} different widths, got {different}")
+    if target is not None and not 0 < target < math.inf:
+        raise ValueError(f"target must be positive and finite, got {target}")
+    if isinstance(floor, str) and floor != "fit":
+        raise ValueError(f'floor must be a number or "fit", got {floor!r}')
+    if not isinstance(floor, str) and not 0 <= floor < float(loss.min()):
+        raise ValueError(
+            f"floor must be at least 0 and below all losses, got {floor} for losses from "
+            f"{float(loss.min()):g}"
+        )
     laws = fit_laws(m, loss, floor)
     law = laws.chosen
     windows = _windows(m, loss, laws, floor)
     exponents = [window.exponent for window in windows]
-    above = loss - law.loss_floor
-    bend = exponent_windows(m, above if float(above.min()) > 0 else loss)
     low, high = windows[0].low, windows[0].high
     width, width_low, width_high = math.nan, math.nan, math.nan
     if target is not None:
@@ -253,8 +258,8 @@ def forecast(
         floor_error=law.floor_error,
         floor_needed=laws.needed,
         f_statistic=laws.f_statistic,
-        aicc_line=_aicc(laws.line),
-        aicc_floor=math.nan if laws.floor is None else _aicc(laws.floor),
+        aicc_line=laws.line.aicc,
+        aicc_floor=math.nan if laws.floor is None else laws.floor.aicc,
         r_squared=law.r_squared,
         noise=math.sqrt(law.variance) if math.isnan(among) else among,
         target=math.nan if target is None else float(target),
@@ -262,21 +267,22 @@ def forecast(
         width_low=width_low,
         width_high=width_high,
         points=len(m),
-        distinct=len(m.unique()),
+        distinct=different,
         windows=windows,
         spread=max(exponents) - min(exponents),
-        curvature_t=bend.curvature_t,
+        curvature_t=math.nan,
         regime=classify_exponent(law.exponent, low, high, data_exponent=data_exponent),
         warnings=(),
         widths=tuple(m.tolist()),
         losses=tuple(loss.tolist()),
     )
+    bend = result.bend
     warnings = (
         *_data_warnings(result, wants_floor=floor == "fit"),
         *_law_warnings(result, bend),
         *_target_warnings(result),
     )
-    return replace(result, warnings=warnings)
+    return replace(result, curvature_t=bend.curvature_t, warnings=warnings)
 
 
 @dataclass(frozen=True)
@@ -307,13 +313,7 @@ def fit_laws(m: Tensor, loss: Tensor, floor: Floor) -> Laws:
 
 
 def exponent_interval(m: Tensor, loss: Tensor, law: FloorFit, laws: Laws) -> tuple[float, float]:
-    """The 95 % interval of α, which allows for a floor; see the head of this file.
-
-    Args:
-        m, loss: what was fitted.
-        law: of `laws`, whose α it is about.
-        laws: both.
-    """
+    """The 95 % interval of the α of one of the laws, which allows for a floor, as the head says."""
     if math.isinf(law.error):  # a floor that is all but the loss leaves α without any bounds
         return -math.inf, math.inf
     off = t975(law.freedom) * law.error
@@ -324,12 +324,10 @@ def exponent_interval(m: Tensor, loss: Tensor, law: FloorFit, laws: Laws) -> tup
     shares = torch.cat([torch.linspace(0, 0.9, _EVEN, dtype=torch.float64), 1 - near[1:]])
     exponents, squares, variance = fit_given_floors(m, loss, shares * float(loss.min()))
     spare = laws.floor.most_squares - squares
+    ends = (spare * variance).sqrt()  # NaN where a law fits worse
     good = spare >= 0
-    if not bool(good.any()):
-        return low, high
-    ends = (spare * variance)[good].sqrt()
-    exponents = exponents[good]
-    return min(low, float((exponents - ends).min())), max(high, float((exponents + ends).max()))
+    below, above = (exponents - ends)[good].tolist(), (exponents + ends)[good].tolist()
+    return min([low, *below]), max([high, *above])
 
 
 def _windows(m: Tensor, loss: Tensor, laws: Laws, floor: Floor) -> tuple[ForecastWindow, ...]:
@@ -346,42 +344,11 @@ def _windows(m: Tensor, loss: Tensor, laws: Laws, floor: Floor) -> tuple[Forecas
         widths, losses = m[m >= start], loss[m >= start]
         own = laws if len(widths) == len(m) else fit_laws(widths, losses, floor)
         law = own.chosen if laws.needed else own.line
-        windows.append(
-            ForecastWindow(
-                float(start),
-                len(widths),
-                len(widths.unique()),
-                law.exponent,
-                *exponent_interval(widths, losses, law, own),
-                law.loss_floor,
-                law.r_squared,
-            )
-        )
+        size = float(start), len(widths), len(widths.unique())
+        ends = exponent_interval(widths, losses, law, own)
+        window = ForecastWindow(*size, law.exponent, *ends, law.loss_floor, law.r_squared)
+        windows.append(window)
     return tuple(windows)
-
-
-def _check(m: Tensor, loss: Tensor, target: float | None, floor: Floor) -> None:
-    different = len(m.unique())
-    if different < FOR_A_LINE:
-        raise ValueError(f"a forecast needs {FOR_A_LINE} different widths, got {different}")
-    if target is not None and not 0 < target < math.inf:
-        raise ValueError(f"target must be positive and finite, got {target}")
-    if isinstance(floor, str):
-        if floor != "fit":
-            raise ValueError(f'floor must be a number or "fit", got {floor!r}')
-    elif not 0 <= floor < float(loss.min()):
-        raise ValueError(
-            f"floor must be at least 0 and below all losses, got {floor} for losses from "
-            f"{float(loss.min()):g}"
-        )
-
-
-def _aicc(law: FloorFit) -> float:
-    """n·log(SS/n) + 2k + 2k(k + 1)/(n − k − 1), where k counts the variance, too."""
-    n, k = law.points, law.parameters + 1
-    if n - k - 1 < 1 or law.exact:
-        return math.nan
-    return n * math.log(law.squares / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
 
 
 def _interval(m: Tensor, loss: Tensor, laws: Laws, target: float) -> tuple[float, float]:
@@ -392,30 +359,29 @@ def _interval(m: Tensor, loss: Tensor, laws: Laws, target: float) -> tuple[float
     """
     best = laws.line if laws.floor is None else laws.floor
     middle = laws.chosen.width(target)
-    if laws.chosen.exponent <= 0:  # laws that rise have the target where models are narrower
+    fixed = None if best.parameters == 3 else best.loss_floor
+    # Laws that rise have the target where models are narrower.
+    if laws.chosen.exponent <= 0 or (fixed is not None and target <= fixed):
         return math.inf, math.inf
     if laws.chosen.exact:
         return middle, middle
-    fixed = None if best.parameters == 3 else best.loss_floor
-    if fixed is not None and target <= fixed:
-        return math.inf, math.inf
 
-    def fits(widths: Tensor) -> Tensor:
-        return least_squares_through(m, loss, widths, target, floor=fixed) <= best.most_squares
+    def fits(logs: Tensor) -> Tensor:
+        squares = least_squares_through(m, loss, logs.exp(), target, floor=fixed)
+        return squares <= best.most_squares
 
-    first, last = float(m[0]) / FAR, float(m[-1]) * FAR
-    grid = torch.linspace(math.log(first), math.log(last), _GRID, dtype=torch.float64)
-    if first < middle < last:  # of a law that is all but flat it may be 0, or endless
+    first, last = math.log(float(m[0]) / FAR), math.log(float(m[-1]) * FAR)
+    grid = torch.linspace(first, last, _GRID, dtype=torch.float64)
+    if 0 < middle < math.inf and first < math.log(middle) < last:
         # The estimate itself fits, however narrow the interval about it is.
         near = math.log(middle) + torch.linspace(-2, 2, _GRID + 1, dtype=torch.float64) ** 3
         grid = torch.cat([grid, near]).sort().values
-    good = fits(grid.exp())
+    good = fits(grid)
     # With a floor given, or none, a law must fall to reach the target, however far out.
     endless = bool(good[-1]) or (fixed is None and bool(fits(torch.tensor([math.inf]))))
     if not bool(good.any()):
         return (math.inf, math.inf) if endless else (middle, middle)
-    places = good.nonzero()[:, 0]
-    low, high = int(places[0]), int(places[-1])
+    low, high = int(good.nonzero()[0]), int(good.nonzero()[-1])
     below = 0.0 if low == 0 else _end(fits, float(grid[low - 1]), float(grid[low]))
     above = math.inf if endless else _end(fits, float(grid[high + 1]), float(grid[high]))
     return below, above
@@ -425,10 +391,9 @@ def _end(fits: Callable[[Tensor], Tensor], outside: float, inside: float) -> flo
     """Where an interval ends between two logarithms of widths."""
     for _ in range(2):
         between = torch.linspace(inside, outside, _GRID, dtype=torch.float64)
-        good = fits(between.exp())
-        last = int((~good).nonzero()[0]) if not bool(good.all()) else len(good) - 1
-        first = max(0, last - 1)
-        inside, outside = float(between[first]), float(between[last])
+        good = fits(between).tolist()
+        last = good.index(False) if False in good else len(good) - 1
+        inside, outside = float(between[max(0, last - 1)]), float(between[last])
     return math.exp((inside + outside) / 2)
 
 
@@ -442,13 +407,10 @@ def _data_warnings(result: Forecast, *, wants_floor: bool) -> Iterator[str]:
     span = result.widths[-1] / result.widths[0]
     if span < ENOUGH_SPAN:
         yield f"the widest is {span:.2g} times the narrowest, less than {ENOUGH_SPAN:g} times"
-    widths, means, _ = group_means(
-        torch.tensor(result.widths, dtype=torch.float64),
-        torch.tensor(result.losses, dtype=torch.float64).log(),
-    )
+    m, loss = torch.tensor([result.widths, result.losses], dtype=torch.float64)
+    widths, means, _ = group_means(m, loss.log())
     steps = means.diff()
-    if bool((steps > ROUNDING).any()):
-        place = int((steps > ROUNDING).nonzero()[0])
+    for place in (steps > ROUNDING).nonzero()[:1, 0].tolist():
         yield (
             f"losses do not always fall: from width {widths[place]:g} to {widths[place + 1]:g} "
             "they rise"
@@ -467,8 +429,16 @@ def _law_warnings(result: Forecast, bend: ExponentWindows) -> Iterator[str]:
             f"the exponent, {result.exponent:.2f}, is not above 0 for certain: its interval begins "
             f"at {result.low:.2f}"
         )
-    if result.spread > MOST_SPREAD and _is_more_than_chance(result):
-        exponents = [window.exponent for window in result.windows]
+    exponents = [window.exponent for window in result.windows]
+    # A few widths near a floor keep none, and have a lower exponent: of laws with a floor and a
+    # noise of 1 to 3 %, most have exponents that are 0.2 apart. So with a fitted floor a window and
+    # all widths must each have an exponent outside the other's interval.
+    more_than_chance = not result.floor_needed or any(
+        not window.low <= result.exponent <= window.high
+        and not result.low <= window.exponent <= result.high
+        for window in result.windows
+    )
+    if result.spread > MOST_SPREAD and more_than_chance:
         yield (
             f"the exponent depends on which widths are fitted: from {min(exponents):.2f} to "
             f"{max(exponents):.2f}, by more than {MOST_SPREAD:g}"
@@ -485,19 +455,6 @@ def _law_warnings(result: Forecast, bend: ExponentWindows) -> Iterator[str]:
         yield (
             f"losses bend {way} than a power law with increasing width (t = {bend.curvature_t:.1f})"
         )
-
-
-def _is_more_than_chance(result: Forecast) -> bool:
-    """Whether a window and all widths each have an exponent outside the other's interval.
-
-    Matters for fitted floors alone. A few widths near a floor keep none, and have a lower exponent:
-    of laws with a floor and a noise of 1 to 3 %, most have exponents that are 0.2 apart.
-    """
-    return not result.floor_needed or any(
-        not window.low <= result.exponent <= window.high
-        and not result.low <= window.exponent <= result.high
-        for window in result.windows
-    )
 
 
 def _target_warnings(result: Forecast) -> Iterator[str]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from beltrami.analysis.intervals import t975
 from beltrami.analysis.results import Result
 from beltrami.analysis.superposition.exponent import Numbers, checked_points
-from beltrami.analysis.superposition.floor_fit import inverse_root
+from beltrami.analysis.superposition.floor_fit import inverse_gram
 
 EXPONENTS = (0.01, 10.0)  # among which α is sought
 _GRID, _FINER, _ROUNDS = 400, 21, 11  # points of the search for log α, each round 10 times finer
@@ -120,20 +120,50 @@ def fit_losses(
             for losses that do not fall with width.
     """
     m, loss = checked_points(widths, losses)
-    names, group = _groups(families, datasets, len(m))
-    count = len(names)
+    sets: Sequence[str | None] = [None] * len(m) if datasets is None else datasets
+    given = {
+        "families": families,
+        "datasets": sets,
+        "models": families if models is None else models,
+    }
+    for name, values in given.items():
+        if len(values) != len(m):
+            raise ValueError(f"there are {len(m)} widths and {len(values)} {name}")
+    places, group = _numbered(zip(families, sets, strict=True))
+    count, parameters = len(places), len(places) + 2
+    if len(m) <= parameters:
+        raise ValueError(
+            f"α, A and {count} offset(s) need at least {parameters + 1} losses, got {len(m)}"
+        )
     distinct = [len(m[group == i].unique()) for i in range(count)]
-    _check(m, group, distinct)
-    middle = float(m.log().mean())
-    x = m.log() - middle
-    alpha, scale, offsets = _solve(x, loss, group, count)
-    residuals = loss - scale * (-alpha * x).exp() - offsets[group]
+    several = m[torch.tensor(distinct)[group] > 1].unique().tolist()
+    if len(several) < 3:
+        raise ValueError(
+            "α needs at least 3 different widths in families that have several, got "
+            f"{[f'{width:g}' for width in several]}"
+        )
+    alpha, scale, offsets = _solve(m, loss, group, count)
+    law = scale * m**-alpha
+    residuals = loss - law - offsets[group]
     squares = float(residuals.square().sum())
-    residual = math.sqrt(squares / (len(m) - 2 - count))
-    variance, freedom = residual**2, len(m) - 2 - count
+    freedom = len(m) - parameters
+    variance = squares / freedom
     if models is not None:
-        variance, freedom = _model_variance(residuals, families, models)
-    covariance = _covariance(x, alpha, scale, group, count, middle) * variance
+        # Losses of a model on several data sets go together: what is left of each model's losses.
+        own, model = _numbered(zip(families, models, strict=True))
+        parameters = 2 + len({family for family, _ in own})
+        freedom = len(own) - parameters
+        if freedom < 1:
+            raise ValueError(
+                f"α, A and {parameters - 2} offset(s) need at least {parameters + 1} models, got "
+                f"{len(own)}: losses of one model on several data sets go together"
+            )
+        sums = residuals.new_zeros(len(own)).index_add_(0, model, residuals)
+        variance = float((sums.square() / torch.bincount(model)).sum()) / freedom
+    by_offset = torch.nn.functional.one_hot(group, count).double()
+    jacobian = torch.cat([(-law * m.log())[:, None], (law / scale)[:, None], by_offset], 1)
+    size = torch.linalg.vector_norm(jacobian, dim=0)  # of columns, which m^−α may make unlike
+    covariance = inverse_gram(jacobian / size) * variance / torch.outer(size, size)
     errors = covariance.diagonal().sqrt().tolist()
     off = t975(freedom) * errors[0]
     spread = float((loss - loss.mean()).square().sum())
@@ -143,15 +173,13 @@ def fit_losses(
         exponent_error=errors[0],
         low=alpha - off,
         high=alpha + off,
-        scale=scale * math.exp(alpha * middle),
+        scale=scale,
         scale_error=errors[1],
         offsets=tuple(
-            Offset(
-                *names[i], float(offsets[i]), errors[2 + i], int((group == i).sum()), distinct[i]
-            )
-            for i in range(count)
+            Offset(*place, float(offsets[i]), errors[2 + i], int((group == i).sum()), distinct[i])
+            for i, place in enumerate(places)
         ),
-        residual=residual,
+        residual=math.sqrt(squares / (len(m) - 2 - count)),
         mean_squared=squares / len(m),
         r_squared=1 - squares / spread if spread > 0 else math.nan,
         points=len(m),
@@ -161,35 +189,6 @@ def fit_losses(
     )
 
 
-def _model_variance(
-    residuals: Tensor, families: Sequence[str], models: Sequence[str]
-) -> tuple[float, int]:
-    """s² by the residuals of each model's losses together, and its degrees of freedom."""
-    if len(models) != len(residuals):
-        raise ValueError(f"there are {len(residuals)} widths and {len(models)} models")
-    places, group = _numbered(zip(families, models, strict=True))
-    parameters = 2 + len({family for family, _ in places})
-    freedom = len(places) - parameters
-    if freedom < 1:
-        raise ValueError(
-            f"α, A and {parameters - 2} offset(s) need at least {parameters + 1} models, got "
-            f"{len(places)}: losses of one model on several data sets go together"
-        )
-    sums = residuals.new_zeros(len(places)).index_add_(0, group, residuals)
-    return float((sums.square() / torch.bincount(group)).sum()) / freedom, freedom
-
-
-def _groups(
-    families: Sequence[str], datasets: Sequence[str] | None, count: int
-) -> tuple[list[tuple[str, str | None]], Tensor]:
-    """The pairs that have an offset, and which of them each point belongs to."""
-    sets: Sequence[str | None] = [None] * count if datasets is None else datasets
-    for name, values in (("families", families), ("datasets", sets)):
-        if len(values) != count:
-            raise ValueError(f"there are {count} widths and {len(values)} {name}")
-    return _numbered(zip(families, sets, strict=True))
-
-
 def _numbered(keys: Iterable[Key]) -> tuple[list[Key], Tensor]:
     """Different keys in the order in which they first occur, and the place of each among them."""
     places: dict[Key, int] = {}
@@ -197,24 +196,10 @@ def _numbered(keys: Iterable[Key]) -> tuple[list[Key], Tensor]:
     return list(places), torch.tensor(numbers, dtype=torch.int64)
 
 
-def _check(m: Tensor, group: Tensor, distinct: list[int]) -> None:
-    parameters = 2 + len(distinct)
-    if len(m) <= parameters:
-        raise ValueError(
-            f"α, A and {len(distinct)} offset(s) need at least {parameters + 1} losses, got "
-            f"{len(m)}"
-        )
-    widths = m[torch.tensor(distinct)[group] > 1].unique().tolist()
-    if len(widths) < 3:
-        raise ValueError(
-            "α needs at least 3 different widths in families that have several, got "
-            f"{[f'{width:g}' for width in widths]}"
-        )
-
-
-def _solve(x: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, float, Tensor]:
-    """α, A at the middle of the widths, and B."""
-    size = torch.bincount(group, minlength=count).double()
+def _solve(m: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, float, Tensor]:
+    """α, A and B: for a given α the rest is linear, so α alone is searched, finer and finer."""
+    middle = m.log().mean()  # powers are of m about it, so that none is out of range
+    x, size = m.log() - middle, torch.bincount(group, minlength=count).double()
 
     def means(values: Tensor) -> Tensor:
         """Of each group, for values (..., n)."""
@@ -222,38 +207,18 @@ def _solve(x: Tensor, loss: Tensor, group: Tensor, count: int) -> tuple[float, f
         return sums / size
 
     up = loss - means(loss)[group]
-
-    def cost(logs: Tensor) -> tuple[Tensor, Tensor]:
-        """Squares for each log α, (k,), and the best A, which is not negative."""
-        law = (-logs.exp()[:, None] * x).exp()
-        law = law - means(law)[:, group]
-        scale = (law @ up) / law.square().sum(-1)
-        scale = torch.where(scale > 0, scale, 0.0)
-        return (up - scale[:, None] * law).square().sum(-1), scale
-
     low, high = (math.log(bound) for bound in EXPONENTS)
     for points in (_GRID, *[_FINER] * _ROUNDS):
         logs = torch.linspace(low, high, points, dtype=torch.float64)
-        squares, scales = cost(logs)
-        best = int(squares.argmin())
+        law = (-logs.exp()[:, None] * x).exp()
+        law = law - means(law)[:, group]
+        scales = ((law @ up) / law.square().sum(-1)).clamp(min=0)
+        best = int((up - scales[:, None] * law).square().sum(-1).argmin())
         if float(scales[best]) == 0:
             raise ValueError(
                 "losses do not fall with width in these families: there is no power law"
             )
         low, high = float(logs[max(0, best - 1)]), float(logs[min(points - 1, best + 1)])
     alpha, scale = float(logs[best].exp()), float(scales[best])
-    return alpha, scale, means(loss - scale * (-alpha * x).exp())
-
-
-def _covariance(
-    x: Tensor, alpha: float, scale: float, group: Tensor, count: int, middle: float
-) -> Tensor:
-    """(JᵀJ)⁻¹ of (α, A, B, ...), from that of A at the middle of the widths."""
-    law = (-alpha * x).exp()
-    own = torch.nn.functional.one_hot(group, count).double()
-    jacobian = torch.cat([(-scale * x * law)[:, None], law[:, None], own], 1)
-    turn = torch.eye(jacobian.shape[1], dtype=torch.float64)
-    factor = math.exp(alpha * middle)  # A at m = 1 is A at the middle times this
-    turn[1, 0], turn[1, 1] = scale * middle * factor, factor
-    root = turn @ inverse_root(jacobian)
-    return root @ root.mT
+    offsets = means(loss - scale * (-alpha * x).exp())
+    return alpha, scale * math.exp(alpha * float(middle)), offsets

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -76,13 +75,9 @@ class Overlaps(Result):
 
     def plot(self) -> Picture:
         """How |cos| is spread, beside that of random directions and the one value of an ETF."""
-        shown = {
-            "these rows": [n / max(1, sum(self.counts)) for n in self.counts],
-            "without their mean": [
-                n / max(1, sum(self.counts_centred)) for n in self.counts_centred
-            ],
-            "random directions": random_shares(self.dimensions, self.edges),
-        }
+        counts = {"these rows": self.counts, "without their mean": self.counts_centred}
+        shown = {name: [k / max(1, sum(ks)) for k in ks] for name, ks in counts.items()}
+        shown["random directions"] = list(random_shares(self.dimensions, self.edges))
         # The first bin, from 0, has no place on a logarithmic axis.
         lines = [Series(name, self.edges[1:], (*y[1:], 0.0)) for name, y in shown.items()]
         if self.welch > 0:
@@ -138,18 +133,17 @@ def overlaps(
     decades = torch.linspace(SMALLEST, 0, -SMALLEST * A_DECADE + 1, dtype=torch.float64)
     edges = torch.cat([torch.zeros(1, dtype=torch.float64), 10**decades])
     numbers: dict[str, Any] = {}
-    for side, unit in enumerate((unit_rows(compared), _centred(compared, mean))):
-        end = "_centred" if side else ""
+    for end, unit in (("", unit_rows(compared)), ("_centred", _centred(compared, mean))):
         drawn = _drawn_cosines(unit, pairs, g)
-        numbers[f"counts{end}"] = _counts(drawn, edges)
-        if exact:
-            sums, count = _all_pairs(unit, kappa), len(unit) * (len(unit) - 1) // 2
-        else:
-            sums, count = _sums(drawn, kappa), len(drawn)
+        count = len(unit) * (len(unit) - 1) // 2 if exact else len(drawn)
+        sums = _all_pairs(unit, kappa) if exact else _sums(drawn, kappa)
         squared, absolute, off = (sums / count).tolist() if count else [math.nan] * 3
-        numbers[f"mean_squared{end}"] = squared if exact else squares[side]
-        numbers[f"mean_absolute{end}"] = absolute
-        numbers[f"etf_distance{end}"] = math.sqrt(off) / kappa if kappa > 0 else math.nan
+        numbers |= {
+            f"counts{end}": _counts(drawn, edges),
+            f"mean_squared{end}": squared if exact else squares[end],
+            f"mean_absolute{end}": absolute,
+            f"etf_distance{end}": math.sqrt(off) / kappa if kappa > 0 else math.nan,
+        }
         numbers.setdefault("pairs", count)
     return Overlaps(
         random=1 / d,
@@ -187,7 +181,7 @@ def _first_look(x: Rows, used: Tensor | None) -> tuple[Tensor, Tensor, torch.dty
                 f"used must be booleans, one a row, got {used.dtype} of shape {tuple(used.shape)}"
             )
         used = used.detach().cpu()
-    compared, total, narrow = [], None, True
+    kept_rows, total, narrow = [], None, True
     for first, block in row_blocks(x):
         keep = (block != 0).any(-1)
         if used is not None:
@@ -197,9 +191,9 @@ def _first_look(x: Rows, used: Tensor | None) -> tuple[Tensor, Tensor, torch.dty
             keep &= wanted.to(keep.device)
         part = block[keep].sum(0, dtype=torch.float64)
         total = part if total is None else total + part
-        compared.append(keep.cpu())
+        kept_rows.append(keep.cpu())
         narrow = block.dtype == torch.float32 and block.device.type == "cpu"
-    keep = torch.cat(compared)
+    keep = torch.cat(kept_rows)
     if used is not None and len(used) != len(keep):
         raise ValueError(f"used has {len(used)} entries, and there are {len(keep)} rows")
     rows = int(keep.sum())
@@ -239,47 +233,32 @@ def _all_pairs(unit: Tensor, kappa: float) -> Tensor:
     return sums
 
 
-def _gram_means(x: Rows, keep: Tensor, mean: Tensor, dtype: torch.dtype) -> list[float]:
-    """Means of cos² over all pairs, of rows as they are and of centred ones, in one pass."""
-    grams = [_Gram(len(mean)), _Gram(len(mean))]
+def _gram_means(x: Rows, keep: Tensor, mean: Tensor, dtype: torch.dtype) -> dict[str, float]:
+    """Means of cos² over all pairs, of rows as they are and of centred ones, in one pass.
+
+    Of Σuuᵀ, which is symmetric, the diagonal and what is below it, by blocks of columns.
+    """
+    d = len(mean)
+    lows = range(0, d, COLUMNS)
+    grams = {
+        end: [mean.new_zeros(d - low, min(COLUMNS, d - low)) for low in lows]
+        for end in ("", "_centred")
+    }
+    counts = dict.fromkeys(grams, 0)
     for first, block in row_blocks(x):
         rows = block[keep[first : first + len(block)].to(block.device)].to(dtype)
-        if len(rows):
-            grams[0].add(unit_rows(rows))
-            grams[1].add(_centred(rows, mean))
-    return [gram.mean_squared() for gram in grams]
-
-
-class _Gram:
-    """Σuuᵀ over unit rows, in float64: the diagonal and what is below it, by blocks of columns."""
-
-    def __init__(self, d: int) -> None:
-        ends = [*range(0, d, COLUMNS), d]
-        self.columns = list(pairwise(ends))
-        self.parts: list[Tensor] = []
-        self.rows = 0
-        self.fourth = 0.0  # Σ|u|⁴, which is the number of rows but for rounding
-
-    def add(self, unit: Tensor) -> None:
-        if not self.parts:
-            d = unit.shape[1]
-            self.parts = [
-                torch.zeros(d - low, high - low, dtype=torch.float64, device=unit.device)
-                for low, high in self.columns
-            ]
-        for (low, high), part in zip(self.columns, self.parts, strict=True):
-            part += unit[:, low:].mT @ unit[:, low:high]
-        self.rows += len(unit)
-        self.fourth += float(unit.double().square().sum(-1).square().sum())
-
-    def mean_squared(self) -> float:
-        if self.rows < 2:
-            return math.nan
-        total = 0.0
-        for (low, high), part in zip(self.columns, self.parts, strict=True):
-            own = float(part[: high - low].square().sum())  # has both halves itself
-            total += own + 2 * float(part[high - low :].square().sum())
-        return (total - self.fourth) / (self.rows * (self.rows - 1))
+        for end, unit in (("", unit_rows(rows)), ("_centred", _centred(rows, mean))):
+            counts[end] += len(unit)
+            for low, part in zip(lows, grams[end], strict=True):
+                part += unit[:, low:].mT @ unit[:, low : low + COLUMNS]
+    means = {}
+    for end, parts in grams.items():
+        n = counts[end]
+        # Each part has both halves of its square on the diagonal, and the lower half below it.
+        squares = (2 * part.square().sum() - part[: part.shape[1]].square().sum() for part in parts)
+        total = float(sum(squares))  # with the n pairs of a row and itself
+        means[end] = (total - n) / (n * (n - 1)) if n > 1 else math.nan
+    return means
 
 
 def _drawn_cosines(unit: Tensor, pairs: int, g: torch.Generator) -> Tensor:

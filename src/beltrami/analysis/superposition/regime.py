@@ -99,34 +99,55 @@ def classify_exponent(
     """
     if not low <= exponent <= high:
         raise ValueError(f"the interval {low:g} to {high:g} does not have {exponent:g} in it")
+    if data_exponent is not None and not math.isfinite(data_exponent):
+        raise ValueError(f"data_exponent must be finite, got {data_exponent}")
     interval = f"α = {exponent:.2f}, from {low:.2f} to {high:.2f}"
     if high < 0:
-        return Regime(
-            "cannot tell", f"{interval}: losses rise with width, as they do in neither regime"
-        )
-    if data_exponent is None:
-        return _without_data(interval, low, high)
-    if not math.isfinite(data_exponent):
-        raise ValueError(f"data_exponent must be finite, got {data_exponent}")
-    middle = max(1.0, 2 * (data_exponent - 1))
+        name: Name = "cannot tell"
+        why = ": losses rise with width, as they do in neither regime"
+    elif data_exponent is None:
+        name, why = _without_data(low, high)
+    else:
+        name, why = _with_data(low, high, data_exponent)
+    return Regime(name, interval + why)
+
+
+def _with_data(low: float, high: float, a: float) -> tuple[Name, str]:
+    middle, flat = max(1.0, 2 * (a - 1)), max(0.0, a - 1)
     strong = STRONG_EXPONENTS[0] * middle, STRONG_EXPONENTS[1] * middle
-    flat = max(0.0, data_exponent - 1)
     weak = WEAK_EXPONENTS[0] + flat, WEAK_EXPONENTS[1] + flat
     rule = (
-        f"for a = {data_exponent:g} strong superposition has {strong[0]:.2g} to {strong[1]:.2g} "
+        f"for a = {a:g} strong superposition has {strong[0]:.2g} to {strong[1]:.2g} "
         f"and weak {weak[0]:.2g} to {weak[1]:.2g}"
     )
     if low <= 0 < weak[0] and high < strong[0]:
-        return Regime("cannot tell", f"{interval}: losses may not fall with width at all; {rule}")
+        return "cannot tell", f": losses may not fall with width at all; {rule}"
     is_strong = low <= strong[1] and high >= strong[0]
     is_weak = low <= weak[1] and high >= weak[0]
-    if is_strong != is_weak:
-        return Regime("strong" if is_strong else "weak", f"{interval}; {rule}")
-    if is_strong:
-        return Regime("cannot tell", f"{interval}, which meets both; {rule}")
+    if is_strong and is_weak:
+        return "cannot tell", f", which meets both; {rule}"
+    if is_strong or is_weak:
+        return "strong" if is_strong else "weak", f"; {rule}"
     if weak[1] < low and high < strong[0]:
-        return Regime("between", f"{interval}; {rule}")
-    return Regime("cannot tell", f"{interval}, which is neither; {rule}")
+        return "between", f"; {rule}"
+    return "cannot tell", f", which is neither; {rule}"
+
+
+def _without_data(low: float, high: float) -> tuple[Name, str]:
+    least, most = STRONG_EXPONENTS
+    rule = f"strong superposition has {least:g} to {most:g}"
+    if low <= 0 and high < least:
+        return "cannot tell", ": losses may not fall with width at all"
+    if high < least:
+        return "weak", f"; {rule}, and this is less"
+    if least <= low and high <= most:
+        same = f"a from {1 + low:.2f} to {1 + high:.2f}"
+        why = "Weak superposition looks the same where frequencies of features fall as i^−a with"
+        return "strong", f"; {rule}. {why} {same}"
+    if low > most:
+        why = "and this is more: features may be very unequal, a above 1.6"
+        return "cannot tell", f"; {rule}, {why}"
+    return "cannot tell", f"; {rule}, and the interval has that and other numbers"
 
 
 def classify_losses(
@@ -140,24 +161,3 @@ def classify_losses(
     """
     fit = fit_exponent(widths, losses, first=first)
     return classify_exponent(fit.exponent, fit.low, fit.high, data_exponent=data_exponent)
-
-
-def _without_data(interval: str, low: float, high: float) -> Regime:
-    least, most = STRONG_EXPONENTS
-    rule = f"strong superposition has {least:g} to {most:g}"
-    if low <= 0 and high < least:
-        return Regime("cannot tell", f"{interval}: losses may not fall with width at all")
-    if high < least:
-        return Regime("weak", f"{interval}; {rule}, and this is less")
-    if least <= low and high <= most:
-        return Regime(
-            "strong",
-            f"{interval}; {rule}. Weak superposition looks the same where frequencies of features "
-            f"fall as i^−a with a from {1 + low:.2f} to {1 + high:.2f}",
-        )
-    if low > most:
-        return Regime(
-            "cannot tell",
-            f"{interval}; {rule}, and this is more: features may be very unequal, a above 1.6",
-        )
-    return Regime("cannot tell", f"{interval}; {rule}, and the interval has that and other numbers")
