@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, fx
 
 import beltrami
 import beltrami.nn as bnn
@@ -189,6 +189,52 @@ def test_meta_device(case: Case, kind: str) -> None:
             assert float(t.std() / expected[name].std()) == pytest.approx(1, abs=0.5), name
         elif expected[name].unique().numel() == 1:
             assert torch.equal(t, expected[name]), name
+
+
+@each(*ONCE)
+def test_forward_on_the_meta_device(case: Case, kind: str) -> None:
+    """Shapes and dtypes without numbers, inside autocast's reach too."""
+    model = build(case, kind)
+    inputs = {name: t.to("meta") for name, t in feed(case, model).items()}
+    out = model.to("meta")(**inputs)
+    assert out.is_meta
+    assert out.shape == (*case.batch, *case.out)
+
+
+class LeafTracer(fx.Tracer):
+    """Leaves layers whole, as timm's feature extraction does with registered modules."""
+
+    def is_leaf_module(self, m: torch.nn.Module, qualified_name: str) -> bool:
+        ours = type(m).__module__.startswith("beltrami.nn")
+        return ours or super().is_leaf_module(m, qualified_name)
+
+
+class Named(torch.nn.Module):
+    """A layer whose inputs go by position, which is what fx can trace."""
+
+    def __init__(self, layer: torch.nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.layer, self.names = layer, names
+
+    def forward(self, a: Tensor, b: Tensor | None = None, d: Tensor | None = None) -> Tensor:
+        given = dict(zip(self.names, (a, b, d), strict=False))
+        out: Tensor = self.layer(**given) * 2
+        return out
+
+
+@each(*ONCE, where=lambda case, _: not case.random)
+def test_fx_traces_around_layers(case: Case, kind: str) -> None:
+    model = build(case, kind)
+    inputs = feed(case, model)
+    root = Named(model.layer, list(inputs)).eval()
+    spare = dict.fromkeys(("a", "b", "d")[len(inputs) :])
+    traced = fx.GraphModule(root, LeafTracer().trace(root, concrete_args=spare))
+    leaves = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+    assert leaves == (
+        ["layer.0", "layer.1"] if type(model.layer) is torch.nn.Sequential else ["layer"]
+    )
+    out = traced(*inputs.values(), *spare.values())
+    assert torch.equal(out, root(*inputs.values()))
 
 
 # --- shapes ---------------------------------------------------------------------------------------

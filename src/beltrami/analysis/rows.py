@@ -14,7 +14,7 @@ from torch import Tensor
 from beltrami.analysis.checks import check_tensor
 from beltrami.checks import check_integer
 from beltrami.geometry import poincare
-from beltrami.geometry.checks import Scalar, check_finite
+from beltrami.geometry.checks import Scalar, check_finite, no_autocast
 from beltrami.geometry.manifold import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.kernels.pairs.chords import left, right, rows_of
 
@@ -107,7 +107,7 @@ def point_order(points: Tensor, manifold: Manifold) -> Distances:
     c = manifold.c
     if isinstance(c, Tensor) and c.numel() != 1:
         return point_distances(points, manifold)
-    with torch.no_grad(), torch.autocast(points.device.type, enabled=False):
+    with torch.no_grad(), no_autocast(points):
         order = _chord_order(points, manifold, c)
     return point_distances(points, manifold) if order is None else order
 
@@ -141,7 +141,7 @@ def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | N
     b = b.t().contiguous()
 
     def order(nodes: Tensor) -> Tensor:
-        with torch.autocast(a.device.type, enabled=False):
+        with no_autocast(a):
             chord = (a[nodes] @ b).abs_()
             chord = chord if column is None else chord[:, column]
             chord = chord.float() if narrow else chord

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from beltrami.checks import check_integer
 from beltrami.geometry import Euclidean, Lorentz, Manifold
+from beltrami.geometry.checks import no_autocast
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.layer import Layer
 from beltrami.nn.linear import Linear
@@ -93,7 +94,7 @@ class LinearAttention(Layer):
         # Weighted sums of the values and, in a last column of ones, of the weights.
         augmented = torch.cat([wide_v, torch.ones_like(wide_v[..., :1])], dim=-1)
         parts = (t.transpose(1, 2) for t in (features_q, features_k, augmented))
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x):
             sums = (_causal if self.causal else _full)(*parts).transpose(1, 2)
         total = sums[..., -1:]
         seen = total > 0

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.kernels.hyplora.gained_linear import gram_matrix, squared_norms
-from beltrami.kernels.launch.dtypes import upcast
+from beltrami.kernels.launch.dtypes import no_autocast, upcast
 from beltrami.peft.layer import HypLoraLayer
 from beltrami.peft.projections import UpProjection
 
@@ -72,7 +72,7 @@ def _record(
 ) -> None:
     u, n2, curvatures, *rest = args
     time_in = rest[0] if rest else kwargs.get("time_in")
-    with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
+    with no_autocast(u):  # norms are not for bfloat16
         z, weight = up.adapter_map.coefficients(
             u, n2, curvatures, up.weight, time_in=time_in, time_out=up.time_weight
         )

@@ -29,7 +29,7 @@ from beltrami.kernels.hyplora.boosted_linear import boosted_linear
 from beltrami.kernels.hyplora.gained_linear import gained_linear, gram_matrix, squared_norms
 from beltrami.kernels.hyplora.lorentz_gain import lorentz_gain
 from beltrami.kernels.hyplora.mixed_gain_linear import mixed_gain_linear
-from beltrami.kernels.launch.dtypes import cast, upcast
+from beltrami.kernels.launch.dtypes import cast, no_autocast, upcast
 
 IN_BALL = 1.9  # √p of "simplified" stays below 2, the border of the ball
 REPO_LONGEST = 12.0  # the published code's bound on sinh's argument
@@ -97,7 +97,7 @@ class AdapterMap:
                 longest=self.longest,
                 add_to=add_to,
             )
-        with torch.autocast(u.device.type, enabled=False):  # norms are not for bfloat16
+        with no_autocast(u):  # norms are not for bfloat16
             z, wide_weight = self.coefficients(
                 u, n2, curvatures, weight, time_in=time_in, time_out=time_out
             )

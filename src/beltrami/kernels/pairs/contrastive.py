@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import Scalar, check_integer, prepare
-from beltrami.kernels.launch.dtypes import accumulation_dtype
+from beltrami.kernels.launch.dtypes import accumulation_dtype, no_autocast
 from beltrami.kernels.launch.saving import load_values, save_values
 from beltrami.kernels.layers.scores import pairs_of
 
@@ -170,7 +170,7 @@ class _LogSumExp(torch.autograd.Function):
         offset: int,
         block: int | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x):
             pairs = pairs_of(x, y, c, metric, (False, False, False))
             by_row, matched = [], []
             columns: Tensor | None = None
@@ -198,7 +198,7 @@ class _LogSumExp(torch.autograd.Function):
         x, y, c, scale, metric, symmetric, offset, block, by_row, by_column = values
         needs_x, needs_y, needs_c, needs_scale = ctx.needs_input_grad[:4]
         g_scale: Any = 0.0
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x):
             pairs = pairs_of(x, y, c, metric, (needs_x, needs_y, needs_c))
             for rows in _row_blocks(x, y, block):
                 score, kept = pairs.score(rows)

@@ -14,6 +14,7 @@ from torch import Tensor
 from beltrami.geometry import lorentz
 from beltrami.geometry.checks import Scalar, check_integer, prepare
 from beltrami.geometry.chord import chord_of_parts, chord_parts
+from beltrami.kernels.launch.dtypes import no_autocast
 from beltrami.kernels.pairs.chords import Rows, chords, left, right, rows_of
 
 # Elements of the (rows, columns, d) blocks by which float64 points are compared.
@@ -56,7 +57,7 @@ def nearest(
         c = c.reshape(1)
     if k > y.shape[0]:
         raise ValueError(f"k must be at most the number of rows of y, {y.shape[0]}, got {k}")
-    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+    with torch.no_grad(), no_autocast(x):
         found = _search(x, y, k, c, tile)
     distances = lorentz.dist(x.unsqueeze(1), y[found], c)
     # `dist` rounds on its own, so neighbours that all but tie may need to change places.

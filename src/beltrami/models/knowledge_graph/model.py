@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from beltrami.geometry import Curvature, lorentz
+from beltrami.geometry.checks import no_autocast
 from beltrami.models.knowledge_graph import scoring
 from beltrami.models.knowledge_graph.config import KnowledgeGraphConfig
 
@@ -150,7 +151,7 @@ class KnowledgeGraphModel(nn.Module):
         query, bias = self.queries(heads, relations), self._bias_of(heads).unsqueeze(1)
         if self.curvature is None:
             return bias - query.square().sum(-1, keepdim=True) + self._logits(query)
-        with torch.autocast(query.device.type, enabled=False):
+        with no_autocast(query):
             return bias + scoring.all_scores(*self._terms(query, relations))
 
     def softmax_loss(self, triples: Tensor, *, smoothing: float = 0.0) -> Tensor:
@@ -169,13 +170,13 @@ class KnowledgeGraphModel(nn.Module):
         query = self.queries(heads, relations)
         if self.curvature is None:  # what all scores of a row share drops out of a softmax
             return F.cross_entropy(self._logits(query), tails, label_smoothing=smoothing)
-        with torch.autocast(query.device.type, enabled=False):
+        with no_autocast(query):
             terms, rows = self._terms(query, relations)
             return scoring.softmax_loss(terms, rows, tails, smoothing=smoothing)
 
     def _logits(self, query: Tensor) -> Tensor:
         """`b_v − |q − v|² + |q|²` of all entities, Euclidean."""
-        with torch.autocast(query.device.type, enabled=False):
+        with no_autocast(query):
             return F.linear(2 * query, self.entity, self.bias - self.entity.square().sum(-1))
 
     def _terms(self, query: Tensor, relations: Tensor) -> tuple[scoring.ScoreTerms, Tensor | None]:
