@@ -8,9 +8,9 @@ Frequent features, of which λ would be large, are drawn one by one.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,13 +50,8 @@ class Batch:
         return x
 
 
-@dataclass(frozen=True)
-class Room:
-    """Space that batches of one size fit into, where shapes must not change from step to step.
-
-    Args:
-        rows: of a batch, with at least one that stays empty. entries: of a batch.
-    """
+class Room(NamedTuple):
+    """Rows, of which at least one stays empty, and entries that batches of one size fit into."""
 
     rows: int
     entries: int
@@ -101,7 +96,7 @@ class FeatureSamples:
         return len(self.p)
 
     def batch(self, step: int) -> Batch:
-        """That of a step."""
+        """The samples of a step."""
         number, place = divmod(step, self.chunk)
         if self._held is None or self._held[0] != number:
             self._held = number, list(self._draw(number))
@@ -121,22 +116,19 @@ class FeatureSamples:
         """The batches of a chunk."""
         g = torch.Generator(self.device).manual_seed(_OWN + self.seed * _APART + number)
         n, count = len(self.p), self.chunk * self.samples
-        keys = [self._rare(count, n, g), self._often(count, n, g)]
-        key = torch.cat(keys).sort().values  # by sample, then by feature
+        # Each feature that is there as sample·n + feature, by sample, then by feature.
+        key = torch.cat([self._rare(count, n, g), self._often(count, n, g)]).sort().values
         value = _LARGEST * torch.rand(len(key), generator=g, device=self.device)
         sample, feature = key // n, key % n
-        ends = torch.arange(self.chunk + 1, device=self.device) * self.samples
-        bounds = torch.searchsorted(sample, ends).tolist()
         # Rows are numbered anew within each batch, those alone that have features.
-        new = torch.ones_like(sample, dtype=torch.bool)
-        new[1:] = sample[1:] != sample[:-1]
-        row = new.cumsum(0) - 1
-        before = [0, *(new.cumsum(0)[[b - 1 for b in bounds[1:] if b]]).tolist()]
-        before = [0] * (len(bounds) - len(before)) + before
-        for i, (first, last) in enumerate(itertools.pairwise(bounds)):
-            rows = row[first:last] - before[i]
-            filled = before[i + 1] - before[i]
-            yield Batch(rows, feature[first:last], value[first:last], filled, self.samples)
+        filled, row = sample.unique_consecutive(return_inverse=True)
+        ends = torch.arange(self.chunk + 1, device=self.device) * self.samples
+        bounds, rows = torch.stack([torch.searchsorted(s, ends) for s in (sample, filled)]).tolist()
+        for i in range(self.chunk):
+            entries = slice(bounds[i], bounds[i + 1])
+            own = row[entries] - rows[i]
+            size = rows[i + 1] - rows[i]
+            yield Batch(own, feature[entries], value[entries], size, self.samples)
 
     def _rare(self, count: int, n: int, g: torch.Generator) -> Tensor:
         if self._bounds is None:
@@ -144,9 +136,8 @@ class FeatureSamples:
         mean = torch.tensor(self._rate * count, dtype=torch.float64, device=self.device)
         events = int(torch.poisson(mean, generator=g))
         place = torch.rand(events, generator=g, device=self.device, dtype=torch.float64)
-        feature = torch.searchsorted(self._bounds, place, right=True)
         # Rounding may leave the last bound a little below 1; the last feature takes what is above.
-        feature = torch.where(feature < n, feature, n - 1)
+        feature = torch.searchsorted(self._bounds, place, right=True).clamp(max=n - 1)
         sample = torch.randint(count, (events,), generator=g, device=self.device)
         keys: Tensor = (sample * n + feature).unique()
         return keys

@@ -142,12 +142,10 @@ class ToyStack(nn.Module):
         self.blocks = _blocks(self.members, multiple)
         self.table = nn.Parameter(torch.zeros(n, self.blocks[-1].span.stop))
         self._start(seed)
-        biases = [
-            b.start + (i + 1) * b.columns - 1 for b in self.blocks for i, _ in enumerate(b.members)
-        ]
-        self.register_buffer("bias_columns", torch.tensor(biases), persistent=False)
-        places = torch.tensor([i for block in self.blocks for i in block.members]).argsort()
-        self.register_buffer("place_of", places, persistent=False)
+        order = torch.tensor([i for block in self.blocks for i in block.members])
+        biases = torch.tensor([sum(self.place(int(i))) - 1 for i in order])
+        self.register_buffer("bias_columns", biases, persistent=False)
+        self.register_buffer("place_of", order.argsort(), persistent=False)
         self.bias_columns: Tensor
         self.place_of: Tensor  # of each member among the blocks' members
 
@@ -196,12 +194,6 @@ class ToyStack(nn.Module):
         gradient, squares = self._linear(batch, losses) if by_hand else self._by_autograd(batch)
         return gradient.mul_(scale), squares / batch.samples if losses else None
 
-    def losses(self, batch: Batch) -> Tensor:
-        """Squared errors of a sample, (members,)."""
-        _, losses = self.gradient(batch, losses=True)
-        assert losses is not None
-        return losses
-
     def _linear(self, batch: Batch, losses: bool) -> tuple[Tensor, Tensor]:
         """The gradient of half the squared errors of all samples, and the squared errors."""
         gradient, values = torch.empty_like(self.table), batch.values.unsqueeze(1)
@@ -227,18 +219,16 @@ class ToyStack(nn.Module):
         for i, member in enumerate(self.members):
             start, columns = self.place(i)
             with branches.branch(), torch.enable_grad():
-                w = self.weight(i).detach().requires_grad_()
-                b = self.bias(i).detach().requires_grad_()
+                w, b = (p.detach().requires_grad_() for p in (self.weight(i), self.bias(i)))
                 error = self._squared_error(batch, w, b)
-                to_w, to_b = torch.autograd.grad(error, (w, b))
-                gradient[:, start : start + member.width] = to_w / 2
-                gradient[:, start + columns - 1] = to_b / 2
+                to_w, to_b = torch.autograd.grad(error / 2, (w, b))
+                gradient[:, start : start + member.width] = to_w
+                gradient[:, start + columns - 1] = to_b
                 squares.append(error.detach())
         branches.join()
         return gradient, torch.stack(squares)
 
     def _squared_error(self, batch: Batch, w: Tensor, b: Tensor) -> Tensor:
-        """Of all samples together."""
         entries = w[batch.features] * batch.values.unsqueeze(1)
         h = w.new_zeros(batch.count, w.shape[1]).index_add(0, batch.rows, entries)
         y = torch.relu(read_out(h, w, self.readout, self.c) + b)

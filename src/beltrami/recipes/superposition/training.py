@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition.samples import Batch, FeatureSamples, padded, refill
-from beltrami.models.superposition.stack import Branches, Member, ToyStack
+from beltrami.models.superposition.stack import Branches, ToyStack
 from beltrami.train.session import LOGGED, Session
 
 LAST = 100  # steps whose mean is the loss
@@ -61,16 +61,16 @@ class StackUpdate(nn.Module):
         table = stack.table.detach()
         self.register_buffer("first", torch.zeros_like(table))
         self.register_buffer("second", torch.zeros_like(table))
-        members: list[Member] = []
-        rates: list[float] = []
-        for block in stack.blocks:
-            for member in (stack.members[i] for i in block.members):
-                members.append(member)
-                rates += [member.rate] * (block.columns - 1) + [member.bias_rate]
-        self.register_buffer("rates", torch.tensor(rates), persistent=False)
+        members = [stack.members[i] for block in stack.blocks for i in block.members]
         for name in ("rate", "gamma", "unit"):
             values = torch.tensor([getattr(member, name) for member in members])
             self.register_buffer(name, values, persistent=False)
+        rates = torch.empty(table.shape[1])
+        for i, member in enumerate(stack.members):
+            start, columns = stack.place(i)
+            rates[start : start + columns] = member.rate
+            rates[start + columns - 1] = member.bias_rate
+        self.register_buffer("rates", rates, persistent=False)
 
     def numbers(self, step: int) -> Tensor:
         """Share of the learning rates, and what Adam's moments are divided by, on the CPU."""
@@ -85,7 +85,7 @@ class StackUpdate(nn.Module):
         share, first_by, second_by = numbers.unbind()
         table = stack.table
         branches = Branches(table.device)
-        for weights, here in self._parts(table):
+        for weights, here in self._parts():
             with branches.branch():
                 _decay(weights, share * self.rate[here], self.gamma[here], self.unit[here])
         branches.join()
@@ -95,16 +95,17 @@ class StackUpdate(nn.Module):
         root = self.second.sqrt().div_(second_by).add_(EPS)
         table.sub_(self.first.div(root).mul_(self.rates * (share / first_by)))
         if any(member.unit for member in stack.members):
-            for weights, here in self._parts(table):
-                _to_sphere(weights, self.unit[here])
+            for weights, here in self._parts():
+                length = torch.linalg.vector_norm(weights, dim=-1)
+                on_sphere = self.unit[here].unsqueeze(-1) & (length > 0)
+                weights.div_(torch.where(on_sphere, length, 1.0).unsqueeze(-1))
 
-    def _parts(self, table: Tensor) -> Iterator[tuple[Tensor, slice]]:
+    def _parts(self) -> Iterator[tuple[Tensor, slice]]:
         """Weights of each block, (members, n, columns), and which members those are."""
-        before = 0
-        for block in self._stack[0].blocks:
-            here = slice(before, before + len(block.members))
-            before = here.stop
-            yield block.by_member(table)[..., :-1], here
+        (stack,), first = self._stack, 0
+        for block in stack.blocks:
+            here = slice(first, first := first + len(block.members))
+            yield block.by_member(stack.table.detach())[..., :-1], here
 
 
 def _decay(weights: Tensor, rate: Tensor, gamma: Tensor, unit: Tensor) -> None:
@@ -113,11 +114,6 @@ def _decay(weights: Tensor, rate: Tensor, gamma: Tensor, unit: Tensor) -> None:
     towards_one = 1 / (length + EPS) - 1
     keep = 1 - rate * gamma * torch.where(gamma < 0, towards_one, 1.0)
     weights.mul_(torch.where(unit, 1.0, keep).unsqueeze(-1))
-
-
-def _to_sphere(weights: Tensor, unit: Tensor) -> None:
-    length = torch.linalg.vector_norm(weights, dim=-1)
-    weights.div_(torch.where(unit.unsqueeze(-1) & (length > 0), length, 1.0).unsqueeze(-1))
 
 
 class StackTraining(nn.Module):
