@@ -218,14 +218,14 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                     self.hyplora_unscaled[adapter] if scale is None else now / scale
                 )
 
-    def keep_components(self, adapter: str, kept: Tensor) -> None:
+    def keep_components(self, adapter: str, components: Tensor) -> None:
         """Lower an adapter's rank: of the r columns of B and rows of A only these remain.
 
         The scale of its update stays what it was. Optimisers do not know the new parameters.
         """
         for name in ("hyplora_A", "hyplora_B", "hyplora_router"):
             if adapter in getattr(self, name):
-                getattr(self, name)[adapter].keep(kept)
+                getattr(self, name)[adapter].keep(components)
         self.hyplora_calibration.pop(adapter, None)
 
     def curvatures(self, adapter: str) -> tuple[float | Tensor, ...]:
@@ -430,9 +430,9 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
         if variant == "tangent":
             return s * (b @ a), None
         if mode == "calibrated":
-            found = self.fit(adapter)
-            offset = None if found.offset is None else s * found.offset.float()
-            return s * found.gain * (b @ a), offset
+            fit = self.fit(adapter)
+            offset = None if fit.offset is None else s * fit.offset.float()
+            return s * fit.gain * (b @ a), offset
         if variant == "boost":
             jacobian, offset = self._boost_at_origin(adapter)
             return s * (jacobian @ a), s * offset
@@ -724,7 +724,7 @@ class HypLoraLorentzLinear(HypLoraLayer):
         return _held(moved, result.dtype)
 
     def check_mergeable(self, adapters: Sequence[str], mode: MergeMode) -> None:
-        """Never."""
+        """Refuse to merge: no weight has the effect of these adapters."""
         raise ValueError(
             "adapters of layers between Lorentz points cannot be merged: their update is a "
             "translation of the output, not a weight"

@@ -59,7 +59,7 @@ def adapted_linear_operator(
     up: Tensor,
     gain: Gain,
 ) -> Tensor:
-    """`adapted_linear`, traced."""
+    """`adapted_linear` for what a compiler traces."""
     out: Tensor
     settings = (gain.c_tensor, *gain.constants, _SOURCES)
     out, *_ = torch.ops.beltrami.adapted_linear(as_matrix(x), weight, bias, down, up, *settings)

@@ -180,17 +180,17 @@ def _both(
 @triton.jit
 def _gain_and_slope(p: tl.tensor, low: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
     """`boosted_linear._gain` and `_slope`; `low` is e^−√p."""
-    one = tl.full(q.shape, 1.0, tl.float32)
-    log_lift, lift, side = root(p), ratio(one, low), root(q)
+    unit = tl.full(q.shape, 1.0, tl.float32)
+    log_lift, lift, side = root(p), ratio(unit, low), root(q)
     v = lift * side
     small = v < 1.0
     squared = tl.where(small, v * tl.where(small, v, 0.0), 1.0)
     large, far_side = tl.where(small, 1.0, v), tl.where(small, 1.0, side)
-    inverse = ratio(one, large)
+    inverse = ratio(unit, large)
     stretch = root(1.0 + inverse * inverse)  # √(1 + v^−2)
     far_out = ratio(tl.log(large) + tl.log(1.0 + stretch), far_side)
     g = tl.where(small, lift * asinhc(squared), far_out)
-    fall, run = ratio(one, far_side * stretch) - g, 2.0 * tl.where(small, 1.0, q)
+    fall, run = ratio(unit, far_side * stretch) - g, 2.0 * tl.where(small, 1.0, q)
     steep = fall * (1 / _LARGEST) < -run
     closed = tl.where(steep, -_LARGEST, ratio(fall, tl.where(steep, 1.0, run)))
     cube = tl.exp(3.0 * tl.where(log_lift > _LOG_LARGEST_CUBED, _LOG_LARGEST_CUBED, log_lift))
@@ -200,8 +200,8 @@ def _gain_and_slope(p: tl.tensor, low: tl.tensor, q: tl.tensor) -> tuple[tl.tens
 @triton.jit
 def _radius(p: tl.tensor, c: tl.tensor) -> tl.tensor:
     """1/√c, for each row."""
-    one = tl.full(p.shape, 1.0, tl.float32)
-    return ratio(one, root(one * c))
+    unit = tl.full(p.shape, 1.0, tl.float32)
+    return ratio(unit, root(unit * c))
 
 
 @triton.jit

@@ -200,7 +200,7 @@ def _far(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
 
 @triton.jit
 def gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """`lorentz_gain.gain_and_slopes`."""
+    """The same as `lorentz_gain.gain_and_slopes`."""
     far = p > _FAR
     g, by_p, by_q = _near(tl.where(far, 0.0, p), q)
     far_g, far_by_p, far_by_q = _far(tl.where(far, p, _FAR), q)
@@ -209,7 +209,7 @@ def gain_and_slopes(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, t
 
 @triton.jit
 def _stereographic(p: tl.tensor, q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """`stereographic_gain.gain_and_slopes`."""
+    """The same as `stereographic_gain.gain_and_slopes`."""
     unit = tl.full(p.shape, 1.0, tl.float32)
     lift = ratio(unit, unit - p * 0.25)
     stretch = root(1.0 + lift * lift * q)

@@ -84,14 +84,14 @@ def _launch(
     kinds, values = _classify(arguments)
     # Not the kernel: its hash is one of its source, and takes long.
     key = (id(kernel), device, *kinds, *constants, *constants.values())
-    kept = _compiled.get(key)
-    if kept is None:
+    entry = _compiled.get(key)
+    if entry is None:
         compiled = kernel[grid](*arguments, **constants)
         # Not what the interpreter returns, and not AMD's, which distinguishes other kinds.
         if compiled is not None and torch.version.hip is None:
             _compiled[key] = kernel, compiled, tuple(kernel.arg_names[len(arguments) :])
         return
-    _, compiled, names = kept
+    _, compiled, names = entry
     if compiled is not None:
         x, y, z, *_ = (*grid, 1, 1)
         try:

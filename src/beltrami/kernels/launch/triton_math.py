@@ -86,7 +86,7 @@ def _factorial_series(q: tl.tensor, first: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def _atanh_series(q: tl.tensor) -> tl.tensor:
-    """Σ qⁿ/(2n + 1) = atanh(√q)/√q."""
+    """Σ qⁿ/(2n + 1) = aThe function tanh(√q)/√q."""
     terms: tl.constexpr = 28 if q.dtype == tl.float64 else 15
     total = tl.full(q.shape, 1.0 / (2 * terms - 1), q.dtype)
     for i in tl.static_range(1, terms):
@@ -111,7 +111,7 @@ def hyperbolic(q: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
 
 @triton.jit
 def asinhc(q: tl.tensor) -> tl.tensor:
-    """asinh(√q)/√q."""
+    """The function asinh(√q)/√q."""
     small = q < _ASINH_LIMIT
     near = tl.where(small, q, 0.0)
     wide = 1.0 + root(1.0 + near)
@@ -133,7 +133,7 @@ def atanhc(q: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def tanhc(q: tl.tensor) -> tl.tensor:
-    """tanh(√q)/√q."""
+    """The function tanh(√q)/√q."""
     small = q < _SINH_LIMIT
     near = tl.where(small, q, 0.0)
     z = root(tl.where(small, _SINH_LIMIT, q))

@@ -45,12 +45,12 @@ def _law(
 ) -> None:
     i = tl.program_id(0) * COUNT + tl.arange(0, COUNT)
     r = tl.load(raw_ptr + i, mask=i < n, other=0.0).to(tl.float32)
-    one = tl.full((COUNT,), 1.0, tl.float32)
-    bound = tl.where(r > 0, up * one, -down * one)
+    unit = tl.full((COUNT,), 1.0, tl.float32)
+    bound = tl.where(r > 0, up * unit, -down * unit)
     t = ratio(r, bound)  # not negative
     inside = t < 1.0
-    v = tl.where(inside, t, ratio(one, tl.where(inside, 1.0, t)))
-    shrink = ratio(one, root(root(1.0 + (v * v) * (v * v))))
+    v = tl.where(inside, t, ratio(unit, tl.where(inside, 1.0, t)))
+    shrink = ratio(unit, root(root(1.0 + (v * v) * (v * v))))
     value = begin * tl.exp(tl.where(inside, r, bound) * shrink)
     s = tl.where(inside, 1.0, v) * shrink
     tl.store(value_ptr + i, value, mask=i < n)

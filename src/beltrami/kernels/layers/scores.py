@@ -25,12 +25,12 @@ _Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class Pairs(Protocol):
-    """What the loss asks of a metric. `kept` is what `score` has for `pull` of the same rows."""
+    """What the loss asks of a metric. `cache` is what `score` keeps for `pull` of the same rows."""
 
     def score(self, rows: slice) -> tuple[Tensor, Any]:
         """Scores of a block of rows with all of y, (rows, m)."""
 
-    def pull(self, rows: slice, kept: Any, g: Tensor) -> None:
+    def pull(self, rows: slice, cache: Any, g: Tensor) -> None:
         """Add up the gradients of (g·score).sum()."""
 
     def gradients(self) -> _Gradients:
@@ -74,7 +74,7 @@ class _Dot:
     def score(self, rows: slice) -> tuple[Tensor, Any]:
         return self.x[rows] @ self.y.t(), None
 
-    def pull(self, rows: slice, kept: Any, g: Tensor) -> None:
+    def pull(self, rows: slice, cache: Any, g: Tensor) -> None:
         if self.needs[0]:
             self.gx.append(g @ self.y)
         if self.needs[1]:
@@ -99,7 +99,7 @@ class _ByPair:
     def score(self, rows: slice) -> tuple[Tensor, Any]:
         return -all_distances(self.x[:, rows], self.y, self.c).sum(0), None
 
-    def pull(self, rows: slice, kept: Any, g: Tensor) -> None:
+    def pull(self, rows: slice, cache: Any, g: Tensor) -> None:
         g = (-g).expand(self.x.shape[0], -1, -1)
         gx, gy, gc = all_gradients(self.x[:, rows], self.y, self.c, g, self.needs)
         if gx is not None:
@@ -158,9 +158,9 @@ class _ByProduct:
         unit = self.unit.float() if isinstance(self.unit, Tensor) else self.unit
         return -(unit * length).sum(0), q
 
-    def pull(self, rows: slice, kept: Any, g: Tensor) -> None:
+    def pull(self, rows: slice, cache: Any, g: Tensor) -> None:
         a, d = self.a, self.b.x.shape[-1]
-        h = (self._slope(rows, kept) * -g).double()
+        h = (self._slope(rows, cache) * -g).double()
         time, excess = a.time[:, rows], a.excess[:, rows]
         if self.needs[0] or self.needs[2]:
             sums = h @ self.of_y
@@ -171,7 +171,7 @@ class _ByProduct:
                 by_chord = 2 * excess * by_excess - excess * excess / time * by_time
                 by_chord = (by_chord - time * by_square).sum((-1, -2), keepdim=True)
                 # ∂D/∂c at fixed Q is −lag(q)/(c√c)
-                by_unit = _lag(kept).flatten(1) @ g.double().flatten()
+                by_unit = _lag(cache).flatten(1) @ g.double().flatten()
                 by_unit = by_unit[:, None, None] * self.c**-1.5
                 self.gc = self.gc + sum_to(by_chord + by_unit, self.c)
         if self.needs[1]:

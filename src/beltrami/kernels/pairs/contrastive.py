@@ -201,7 +201,7 @@ class _LogSumExp(torch.autograd.Function):
         with no_autocast(x):
             pairs = pairs_of(x, y, c, metric, (needs_x, needs_y, needs_c))
             for rows in _row_blocks(x, y, block):
-                score, kept = pairs.score(rows)
+                score, cache = pairs.score(rows)
                 logits = scale * score
                 g = torch.exp(logits - by_row[rows, None]) * g_rows[rows, None]
                 if symmetric:
@@ -210,7 +210,7 @@ class _LogSumExp(torch.autograd.Function):
                 g = torch.diagonal_scatter(g, g.diagonal(place) + g_matched[rows], place)
                 if needs_scale:
                     g_scale = g_scale + (g * score).sum()
-                pairs.pull(rows, kept, scale * g)
+                pairs.pull(rows, cache, scale * g)
             gx, gy, gc = pairs.gradients()
         return (
             None if gx is None else gx.to(x.dtype),

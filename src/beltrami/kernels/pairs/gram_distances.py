@@ -96,8 +96,8 @@ def gram_distances(x: Tensor, y: Tensor, c: float = 1.0) -> Tensor:
         (n, m), float64 for float64 points, else float32.
     """
     check_one_set_each(c, x, y)
-    found: Tensor = _GramDistances.apply(x, y, c)
-    return found
+    distances: Tensor = _GramDistances.apply(x, y, c)
+    return distances
 
 
 class _GramDistances(torch.autograd.Function):
@@ -106,10 +106,10 @@ class _GramDistances(torch.autograd.Function):
         a, b = ScaledRows(x, c), ScaledRows(y, c)
         above, same = cosh_minus_one(a, b)
         sinh = (above + 2).mul_(above).sqrt_()
-        found = above.add_(sinh).log1p_().mul_(c**-0.5)
+        distances = above.add_(sinh).log1p_().mul_(c**-0.5)
         ctx.save_for_backward(a.space, a.time, b.space, b.time, sinh.masked_fill_(same, torch.inf))
         ctx.dtypes = (x.dtype, y.dtype)
-        return cast(found, accumulation_dtype(torch.promote_types(x.dtype, y.dtype)))
+        return cast(distances, accumulation_dtype(torch.promote_types(x.dtype, y.dtype)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

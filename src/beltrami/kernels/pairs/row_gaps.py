@@ -35,8 +35,8 @@ def row_gaps(a: Tensor, first: int, last: int, *, fused: bool | None = None) -> 
     a = a.detach()
     kernel = dispatch("pairs.row_gaps_triton", fused, a)
     if kernel is not None:
-        found: Tensor = kernel.row_gaps(a, first, last)
-        return found
+        gaps: Tensor = kernel.row_gaps(a, first, last)
+        return gaps
     gaps = a.new_full((last - first,), -torch.inf)
     for i in range(first, min(last, len(a) - 1)):
         gains = torch.minimum(a[i], a[i + 1 :]).amax(1).sub_(a[i, i + 1 :])

@@ -35,13 +35,13 @@ def row_gaps(a: Tensor, first: int, last: int) -> Tensor:
     n, rows = len(a), last - first
     strips = cdiv(n, COLUMNS)
     tile, steps = ROWS_AND_STEPS[a.dtype]
-    found = a.new_full((rows, strips), -torch.inf)
-    if found.numel() and n > 1:
+    gaps = a.new_full((rows, strips), -torch.inf)
+    if gaps.numel() and n > 1:
         launch(
             _gaps,
             (cdiv(rows, tile), strips),
             a.contiguous(),
-            found,
+            gaps,
             n,
             first,
             last,
@@ -51,7 +51,7 @@ def row_gaps(a: Tensor, first: int, last: int) -> Tensor:
             STEPS=steps,
             num_warps=WARPS,
         )
-    return found.amax(1)
+    return gaps.amax(1)
 
 
 @triton.jit(do_not_specialize=["first", "last", "strips"])  # or some blocks compile it anew

@@ -58,10 +58,10 @@ def nearest(
     if k > y.shape[0]:
         raise ValueError(f"k must be at most the number of rows of y, {y.shape[0]}, got {k}")
     with torch.no_grad(), no_autocast(x):
-        found = _search(x, y, k, c, tile)
-    distances = lorentz.dist(x.unsqueeze(1), y[found], c)
+        nearest_rows = _search(x, y, k, c, tile)
+    distances = lorentz.dist(x.unsqueeze(1), y[nearest_rows], c)
     # `dist` rounds on its own, so neighbours that all but tie may need to change places.
-    return _in_order(distances, found)
+    return _in_order(distances, nearest_rows)
 
 
 def _in_order(distances: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,7 +75,7 @@ def _in_order(distances: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 def _search(x: Tensor, y: Tensor, k: int, c: Scalar, tile: int) -> Tensor:
     """Indices (n, k) of the nearest rows."""
     product = x.dtype != torch.float64
-    found = []
+    nearest_rows = []
     for i in range(0, x.shape[0], tile):
         rows = x[i : i + tile]
         a = rows_of(rows, c) if product else None
@@ -95,8 +95,12 @@ def _search(x: Tensor, y: Tensor, k: int, c: Scalar, tile: int) -> Tensor:
             old = best[1].gather(1, torch.where(is_old, place, 0))
             best = values, torch.where(is_old, old, place + (j - before))
         assert best is not None  # y has at least k rows
-        found.append(best[1])
-    return torch.cat(found) if found else torch.empty(0, k, dtype=torch.int64, device=x.device)
+        nearest_rows.append(best[1])
+    return (
+        torch.cat(nearest_rows)
+        if nearest_rows
+        else torch.empty(0, k, dtype=torch.int64, device=x.device)
+    )
 
 
 def _chords_by_product(a: Rows, b: Rows) -> Tensor:
@@ -127,8 +131,8 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
         # smaller ones come first in any case, NaN last
         place = torch.where(values < last, place - width, place)
         place = torch.where(values <= last, place, place + width)
-        kept = place.topk(k, 1, largest=False).values.remainder(width).sort(1).values
-        values, order = values.gather(1, kept).sort(dim=1, stable=True)
-        return values, kept.gather(1, order)
+        places = place.topk(k, 1, largest=False).values.remainder(width).sort(1).values
+        values, order = values.gather(1, places).sort(dim=1, stable=True)
+        return values, places.gather(1, order)
     ordered = values.sort(dim=1, stable=True)
     return ordered.values, ordered.indices

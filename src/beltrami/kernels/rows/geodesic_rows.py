@@ -171,8 +171,8 @@ class LorentzRows:
         step = _step(x_q.xp, x_q.pp, self.size_sq(x_q, c), alpha, c)
         k = -alpha * step.sinhc * (qp + c * x_q.xp * xp) / (2 + step.rise)
         f = alpha * step.sinhc / step.rho * c * (xp + k)
-        one = torch.ones_like(f)
-        return Carry(step.rho, -alpha * step.sinhc, torch.zeros_like(f), one, f)
+        unit = torch.ones_like(f)
+        return Carry(step.rho, -alpha * step.sinhc, torch.zeros_like(f), unit, f)
 
     def rounded(self, x: Tensor, p: Tensor, dtype: torch.dtype, c: Scalar) -> tuple[Tensor, Tensor]:
         """Every tensor is a point."""
@@ -194,7 +194,7 @@ class _BallStep(NamedTuple):
     size_sq: Tensor
     a: Tensor  # y = a·b + b·q
     b: Tensor
-    kept: Tensor  # λ at y over lam_new: less than 1 where y was drawn inside
+    lam_ratio: Tensor  # λ at y over lam_new: less than 1 where y was drawn inside
 
 
 class PoincareRows:
@@ -208,7 +208,7 @@ class PoincareRows:
     straight = False
 
     def size_sq(self, of: Products, c: Scalar) -> Tensor:
-        """`p·p/λ²`."""
+        """The squared length `p·p/λ²`."""
         e = _gap(of.xx, c)
         return of.pp * e * e / 4
 
@@ -232,7 +232,7 @@ class PoincareRows:
         e = step.lam_new / (step.lam * rho) - c * (step.xq + turn) / rho * (
             alpha * sinhc / step.lam
         )
-        return Plane(step.a, step.b, step.kept * d, step.kept * e)
+        return Plane(step.a, step.b, step.lam_ratio * d, step.lam_ratio * e)
 
     def carry(self, x_q: Products, xp: Tensor, qp: Tensor, alpha: Number, c: Scalar) -> Carry:
         """The Lorentz step along q, p carried, and both changes of coordinates."""
@@ -247,9 +247,9 @@ class PoincareRows:
         return Carry(
             step.a,
             step.b,
-            step.kept * d,
-            step.kept * e,
-            step.kept * (e * f - c * a_new * (alpha * sinhc / lam)),
+            step.lam_ratio * d,
+            step.lam_ratio * e,
+            step.lam_ratio * (e * f - c * a_new * (alpha * sinhc / lam)),
         )
 
     def _step(self, of: Products, alpha: Number, c: Scalar) -> _BallStep:
@@ -269,8 +269,8 @@ class PoincareRows:
         inside, lam_inside = _inside(a, b, of, c)
         # p goes with the point that was drawn inside, where the same length has smaller coordinates
         # (or it would grow with every step that is cut short)
-        kept = torch.where(inside < 1, lam_inside / lam_new, 1.0)
-        return _BallStep(lorentz, t, lam, lam_new, xq, size_sq, inside * a, inside * b, kept)
+        lam_ratio = torch.where(inside < 1, lam_inside / lam_new, 1.0)
+        return _BallStep(lorentz, t, lam, lam_new, xq, size_sq, inside * a, inside * b, lam_ratio)
 
     def rounded(self, x: Tensor, p: Tensor, dtype: torch.dtype, c: Scalar) -> tuple[Tensor, Tensor]:
         """Rounding to half precision may carry a point onto the border: drawn inside, p with it."""

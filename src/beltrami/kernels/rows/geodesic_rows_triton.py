@@ -120,10 +120,10 @@ def advance(
         inside = draw_inside(c * (a * a * xx + 2 * a * b * xp + b * b * pp), reach)
         # p goes with the point that was drawn inside, half as long, as in `geodesic_rows`
         half_lam = 1.0 / ((1.0 - reach) * (1.0 + reach))
-        kept = tl.where(inside < 1, half_lam / lam_new, 1.0) / rho
+        lam_ratio = tl.where(inside < 1, half_lam / lam_new, 1.0) / rho
         turn = -alpha * sinhc * length_sq / (2.0 + rise) * (1.0 + rho)
-        d = kept * c * (turn * (lam_new + rise) + along * rise)
-        e = kept * (lam_new / lam - c * (along + turn) * (alpha * sinhc / lam))
+        d = lam_ratio * c * (turn * (lam_new + rise) + along * rise)
+        e = lam_ratio * (lam_new / lam - c * (along + turn) * (alpha * sinhc / lam))
         return inside * a, inside * b, d, e
     else:  # noqa: RET505
         rho = _stretch(xp, pp, length_sq, step, alpha, c)
