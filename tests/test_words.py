@@ -1,6 +1,6 @@
 """The words of the source: names of variables say what they hold, docstrings say something.
 
-See "Words" in CONTRIBUTING.md. A folder joins when it is clean: take it off the list then.
+See "Words" in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -18,22 +18,11 @@ ROOT = Path(beltrami.__file__).parent
 REFUSED = {"found", "told", "some", "one", "said", "kept", "asked"}
 LEAST_WORDS = 3  # of a public docstring
 
-# Folders whose words are not converted yet. This list only shrinks.
-NOT_YET = (
-    "models/superposition/",
-    "recipes/family/",
-    "recipes/forecasting/",
-)
-
 Place = tuple[int, str]
 
 
 def _files() -> list[Path]:
-    return [
-        path
-        for path in sorted(ROOT.rglob("*.py"))
-        if not path.relative_to(ROOT).as_posix().startswith(NOT_YET)
-    ]
+    return sorted(ROOT.rglob("*.py"))
 
 
 def refused_names(tree: ast.AST) -> Iterator[Place]:

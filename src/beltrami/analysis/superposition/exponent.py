@@ -127,19 +127,15 @@ def exponent_windows(widths: Numbers, losses: Numbers) -> ExponentWindows:
     starts = different[: len(different) - FEWEST + 1]
     fits = tuple(_fit(m[m >= start], loss[m >= start]) for start in starts)
     exponents = [fit.exponent for fit in fits]
-    curvature, error, residuals = _highest_term(m.log(), loss.log(), degree=2)
+    curvature, error, _ = _highest_term(m.log(), loss.log(), degree=2)
     # Points on a parabola have no error; those on a line no curvature but rounding, either.
-    if len(m) == FEWEST or float(residuals.abs().max()) <= ROUNDING:
-        error = math.nan
-    else:
-        error *= math.sqrt(float(residuals.square().sum()) / (len(m) - FEWEST))
-    t = curvature / error if error > 0 else math.nan
-    bends = len(m) > FEWEST and abs(t) > t975(len(m) - FEWEST)
+    t = curvature / error if error else math.nan
+    bends = error > 0 and abs(t) > t975(len(m) - FEWEST)
     return ExponentWindows(
         fits=fits,
         spread=max(exponents) - min(exponents),
         curvature=curvature,
-        curvature_error=error,
+        curvature_error=error or math.nan,
         curvature_t=t,
         concave=bends and curvature < 0,
         convex=bends and curvature > 0,
@@ -257,14 +253,10 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
             f"{distinct} widths"
         )
     x, y = m.log(), loss.log()
-    slope, error, residuals = _highest_term(x, y, degree=1)
-    # Where all points lie on the line, the residuals are rounding, and no error.
-    exact = float(residuals.abs().max()) <= ROUNDING
-    squares = 0.0 if exact else float(residuals.square().sum())
-    deviation = math.sqrt(squares / (len(m) - 2))
-    error *= deviation
+    slope, error, deviation = _highest_term(x, y, degree=1)
     up = y - y.mean()
     flat = float(up.abs().max()) <= ROUNDING
+    share_left = deviation**2 * (len(m) - 2) / float(up.square().sum()) if not flat else math.nan
     off = t975(len(m) - 2) * error
     return ExponentFit(
         exponent=-slope,
@@ -272,7 +264,7 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
         low=-slope - off,
         high=-slope + off,
         intercept=float(y.mean()) - slope * float(x.mean()),
-        r_squared=math.nan if flat else 1 - squares / float(up.square().sum()),
+        r_squared=1 - share_left,
         points=len(m),
         distinct=distinct,
         residual=deviation,
@@ -282,12 +274,18 @@ def _fit(m: Tensor, loss: Tensor) -> ExponentFit:
     )
 
 
-def _highest_term(x: Tensor, y: Tensor, degree: int) -> tuple[float, float, Tensor]:
-    """The highest term of a polynomial, its error for a noise of 1, and the residuals."""
+def _highest_term(x: Tensor, y: Tensor, degree: int) -> tuple[float, float, float]:
+    """The highest term of a polynomial, its standard error, and the deviation of y about it.
+
+    Where all points lie on the polynomial, the residuals are rounding, and both errors are 0.
+    """
     x, y = x - x.mean(), y - y.mean()
     reach = float(x.abs().max())  # columns of one size: none of them is taken for rounding
     design = torch.stack([(x / reach) ** k for k in range(degree + 1)], 1)
     inverse = torch.linalg.pinv(design)
-    terms = inverse @ y
-    error = float(torch.linalg.vector_norm(inverse[degree])) / reach**degree
-    return float(terms[degree]) / reach**degree, error, y - design @ terms
+    residuals = y - design @ (inverse @ y)
+    freedom = len(x) - degree - 1
+    exact = freedom == 0 or float(residuals.abs().max()) <= ROUNDING
+    deviation = 0.0 if exact else math.sqrt(float(residuals.square().sum()) / freedom)
+    term, error = inverse[degree] @ y, deviation * torch.linalg.vector_norm(inverse[degree])
+    return float(term) / reach**degree, float(error) / reach**degree, deviation

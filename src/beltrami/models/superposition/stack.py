@@ -238,7 +238,7 @@ class ToyStack(nn.Module):
         return y.square().sum() + change.sum() + empty
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Features, members and columns."""
         return f"{self.n} features, {len(self.members)} members, {self.table.shape[1]} columns"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beltrami.options import RUNS, file_name, option_words
+from beltrami.options import RUNS, file_name, option_words, plain_settings
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,7 @@ class ForecastConfig:
 
     def settings(self) -> dict[str, Any]:
         """The options that say what is computed, JSON-able."""
-        return {
-            "file": str(self.file),
-            "target": self.target,
-            "floor": self.floor,
-            "data_exponent": self.data_exponent,
-            "width": self.width,
-            "loss": self.loss,
-        }
+        return plain_settings(self, besides=("out", "json"))
 
     def command(self) -> str:
         """The command line that repeats this."""

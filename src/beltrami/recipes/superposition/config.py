@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from beltrami.options import check_counts, check_positive, file_name, flag
+from beltrami.options import check_counts, check_no_repeats, check_positive, file_name, flag
 from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.superposition.laws import law_title
 
@@ -23,10 +23,8 @@ FEWEST_WIDTHS = 3
 MOST_CURVED = 100.0  # of hidden states up to 8 long, √c·8 = 80: e⁸⁰ is still a float32
 NAMES = {r: r for r in get_args(Readout)}
 NAMES |= {"distance": "hyperbolic distance", "busemann": "Busemann"}
-NAMES |= {
-    half: "half the steps" if r == TWIN else f"{NAMES[r]}, half the steps"
-    for r, half in HALVES.items()
-}
+NAMES |= {half: f"{NAMES[r]}, half the steps" for r, half in HALVES.items()}
+NAMES |= {HALVES[TWIN]: "half the steps"}
 
 Preset = Literal["small", "paper", "paper-large"]
 
@@ -158,12 +156,9 @@ class SuperpositionConfig(RunConfig):
         if not 0 <= chosen.warm_up < 1:
             raise ValueError(f"--warm-up must be at least 0 and below 1, got {chosen.warm_up:g}")
         for name in ("laws", "densities", "widths", "gammas", "readouts"):
-            values = getattr(chosen, name)
-            if not values and not (name == "gammas" and self.unit):
+            if not getattr(chosen, name) and not (name == "gammas" and self.unit):
                 raise ValueError(f"{flag(name)} is empty; give at least one")
-            if len(set(values)) < len(values):
-                listed = " ".join(map(str, values))
-                raise ValueError(f"{flag(name)} has a value twice: {listed}")
+        check_no_repeats(chosen, "laws", "densities", "widths", "gammas", "readouts")
         for law in chosen.laws:
             law_title(law)
         widths, n = chosen.widths, chosen.features
@@ -172,15 +167,13 @@ class SuperpositionConfig(RunConfig):
                 f"--widths must be {FEWEST_WIDTHS} or more, each at least 1 and below the {n} "
                 f"features, got {' '.join(map(str, widths))}"
             )
-        for gamma in chosen.gammas:
-            if not math.isfinite(gamma):
-                raise ValueError(f"--gammas must be finite numbers, got {gamma}")
+        if not all(map(math.isfinite, chosen.gammas)):
+            raise ValueError(f"--gammas must be finite numbers, got {chosen.gammas}")
         if len({f"{gamma:g}" for gamma in chosen.gammas}) < len(chosen.gammas):
-            listed = " ".join(map(str, chosen.gammas))
-            raise ValueError(f"--gammas must differ in their first six digits, got {listed}")
-        for share in self.densities:
-            if not 0 <= share <= 1:
-                raise ValueError(f"--densities must lie in 0..1, got {share:g}")
+            raise ValueError(f"--gammas must differ in their first six digits, got {chosen.gammas}")
+        if not all(0 <= share <= 1 for share in self.densities):
+            got = " ".join(f"{share:g}" for share in self.densities)
+            raise ValueError(f"--densities must lie in 0..1, got {got}")
         if self.check_steps and chosen.steps < 2:
             raise ValueError("--steps 1 has no half; give --no-check-steps")
 
