@@ -47,7 +47,7 @@ def unlearned_loss(w: Tensor, frequencies: Tensor, above: float = HALF) -> Tenso
     norms = _norms(w)
     check_tensor("frequencies", frequencies)
     check_finite(frequencies=frequencies)
-    if frequencies.ndim == 0 or frequencies.shape[-1] != norms.shape[-1]:
+    if frequencies.shape[-1:] != norms.shape[-1:]:
         raise ValueError(
             f"there must be a frequency for each of {norms.shape[-1]} features, got shape "
             f"{tuple(frequencies.shape)}"

@@ -194,6 +194,12 @@ class ToyStack(nn.Module):
         gradient, squares = self._linear(batch, losses) if by_hand else self._by_autograd(batch)
         return gradient.mul_(scale), squares / batch.samples if losses else None
 
+    def losses(self, batch: Batch) -> Tensor:
+        """Squared errors of a sample, (members,)."""
+        _, losses = self.gradient(batch, losses=True)
+        assert losses is not None
+        return losses
+
     def _linear(self, batch: Batch, losses: bool) -> tuple[Tensor, Tensor]:
         """The gradient of half the squared errors of all samples, and the squared errors."""
         gradient, values = torch.empty_like(self.table), batch.values.unsqueeze(1)

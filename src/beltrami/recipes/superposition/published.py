@@ -131,9 +131,9 @@ def _cells(result: RegimeResult, settings: Mapping[str, Any]) -> tuple[str, ...]
         losses = published_large(law, gamma) if has_large_settings(settings) else None
     if exponent is None and losses is None:
         return None
-    theirs = ("–" if value is None else f"{value:.2f}" for value in (exponent, share))
+    theirs = ["–" if value is None else f"{value:.2f}" for value in (exponent, share)]
     ratios = "–"
     if losses is not None:
         pairs = zip(result.losses, losses, strict=True)
         ratios = ", ".join(signed_percent(mine.mean / their - 1) for mine, their in pairs)
-    return (result.exponent.format(2), next(theirs), ours, next(theirs), ratios)
+    return (result.exponent.format(2), theirs[0], ours, theirs[1], ratios)
