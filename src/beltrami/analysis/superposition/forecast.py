@@ -226,18 +226,7 @@ def forecast(
             and a floor that is not below all losses.
     """
     m, loss = sorted_points(widths, losses)
-    different = len(m.unique())
-    if different < FOR_A_LINE:
-        raise ValueError(f"a forecast needs {FOR_A_LINE} different widths, got {different}")
-    if target is not None and not 0 < target < math.inf:
-        raise ValueError(f"target must be positive and finite, got {target}")
-    if isinstance(floor, str) and floor != "fit":
-        raise ValueError(f'floor must be a number or "fit", got {floor!r}')
-    if not isinstance(floor, str) and not 0 <= floor < float(loss.min()):
-        raise ValueError(
-            f"floor must be at least 0 and below all losses, got {floor} for losses from "
-            f"{float(loss.min()):g}"
-        )
+    _check(m, loss, target, floor)
     laws = fit_laws(m, loss, floor)
     law = laws.chosen
     windows = _windows(m, loss, laws, floor)
@@ -267,7 +256,7 @@ def forecast(
         width_low=width_low,
         width_high=width_high,
         points=len(m),
-        distinct=different,
+        distinct=len(m.unique()),
         windows=windows,
         spread=max(exponents) - min(exponents),
         curvature_t=math.nan,
@@ -283,6 +272,21 @@ def forecast(
         *_target_warnings(result),
     )
     return replace(result, curvature_t=bend.curvature_t, warnings=warnings)
+
+
+def _check(m: Tensor, loss: Tensor, target: float | None, floor: Floor) -> None:
+    different = len(m.unique())
+    if different < FOR_A_LINE:
+        raise ValueError(f"a forecast needs {FOR_A_LINE} different widths, got {different}")
+    if target is not None and not 0 < target < math.inf:
+        raise ValueError(f"target must be positive and finite, got {target}")
+    if isinstance(floor, str) and floor != "fit":
+        raise ValueError(f'floor must be a number or "fit", got {floor!r}')
+    if not isinstance(floor, str) and not 0 <= floor < float(loss.min()):
+        raise ValueError(
+            f"floor must be at least 0 and below all losses, got {floor} for losses from "
+            f"{float(loss.min()):g}"
+        )
 
 
 @dataclass(frozen=True)

@@ -121,53 +121,28 @@ def fit_losses(
     """
     m, loss = checked_points(widths, losses)
     sets: Sequence[str | None] = [None] * len(m) if datasets is None else datasets
-    given = {
-        "families": families,
-        "datasets": sets,
-        "models": families if models is None else models,
-    }
-    for name, values in given.items():
-        if len(values) != len(m):
+    for name, values in (("families", families), ("datasets", sets), ("models", models)):
+        if values is not None and len(values) != len(m):
             raise ValueError(f"there are {len(m)} widths and {len(values)} {name}")
     places, group = _numbered(zip(families, sets, strict=True))
-    count, parameters = len(places), len(places) + 2
-    if len(m) <= parameters:
-        raise ValueError(
-            f"α, A and {count} offset(s) need at least {parameters + 1} losses, got {len(m)}"
-        )
-    distinct = [len(m[group == i].unique()) for i in range(count)]
-    several = m[torch.tensor(distinct)[group] > 1].unique().tolist()
-    if len(several) < 3:
-        raise ValueError(
-            "α needs at least 3 different widths in families that have several, got "
-            f"{[f'{width:g}' for width in several]}"
-        )
-    alpha, scale, offsets = _solve(m, loss, group, count)
+    distinct = [len(m[group == i].unique()) for i in range(len(places))]
+    _check_widths(m, group, distinct)
+    alpha, scale, offsets = _solve(m, loss, group, len(places))
     law = scale * m**-alpha
     residuals = loss - law - offsets[group]
-    squares = float(residuals.square().sum())
-    freedom = len(m) - parameters
-    variance = squares / freedom
+    squares, freedom = float(residuals.square().sum()), len(m) - 2 - len(places)
+    residual = math.sqrt(squares / freedom)
+    variance = residual**2
     if models is not None:
-        # Losses of a model on several data sets go together: what is left of each model's losses.
-        own, model = _numbered(zip(families, models, strict=True))
-        parameters = 2 + len({family for family, _ in own})
-        freedom = len(own) - parameters
-        if freedom < 1:
-            raise ValueError(
-                f"α, A and {parameters - 2} offset(s) need at least {parameters + 1} models, got "
-                f"{len(own)}: losses of one model on several data sets go together"
-            )
-        sums = residuals.new_zeros(len(own)).index_add_(0, model, residuals)
-        variance = float((sums.square() / torch.bincount(model)).sum()) / freedom
-    by_offset = torch.nn.functional.one_hot(group, count).double()
+        variance, freedom = _model_variance(residuals, families, models)
+    by_offset = torch.nn.functional.one_hot(group, len(places)).double()
     jacobian = torch.cat([(-law * m.log())[:, None], (law / scale)[:, None], by_offset], 1)
     size = torch.linalg.vector_norm(jacobian, dim=0)  # of columns, which m^−α may make unlike
     covariance = inverse_gram(jacobian / size) * variance / torch.outer(size, size)
     errors = covariance.diagonal().sqrt().tolist()
     off = t975(freedom) * errors[0]
     spread = float((loss - loss.mean()).square().sum())
-    low, high = (math.log(bound) for bound in EXPONENTS)
+    edges = (math.log(alpha / bound) for bound in EXPONENTS)
     return JointFit(
         exponent=alpha,
         exponent_error=errors[0],
@@ -179,14 +154,44 @@ def fit_losses(
             Offset(*place, float(offsets[i]), errors[2 + i], int((group == i).sum()), distinct[i])
             for i, place in enumerate(places)
         ),
-        residual=math.sqrt(squares / (len(m) - 2 - count)),
+        residual=residual,
         mean_squared=squares / len(m),
         r_squared=1 - squares / spread if spread > 0 else math.nan,
         points=len(m),
         freedom=freedom,
-        at_edge=not low + _AT_EDGE < math.log(alpha) < high - _AT_EDGE,
+        at_edge=any(abs(away) <= _AT_EDGE for away in edges),
         covariance=covariance,
     )
+
+
+def _check_widths(m: Tensor, group: Tensor, distinct: list[int]) -> None:
+    needed = len(distinct) + 3
+    if len(m) < needed:
+        raise ValueError(
+            f"α, A and {len(distinct)} offset(s) need at least {needed} losses, got {len(m)}"
+        )
+    widths = m[torch.tensor(distinct)[group] > 1].unique().tolist()
+    if len(widths) < 3:
+        raise ValueError(
+            "α needs at least 3 different widths in families that have several, got "
+            f"{[f'{width:g}' for width in widths]}"
+        )
+
+
+def _model_variance(
+    residuals: Tensor, families: Sequence[str], models: Sequence[str]
+) -> tuple[float, int]:
+    """s² by the residuals of each model's losses together, and its degrees of freedom."""
+    places, group = _numbered(zip(families, models, strict=True))
+    offsets = len({family for family, _ in places})
+    freedom = len(places) - 2 - offsets
+    if freedom < 1:
+        raise ValueError(
+            f"α, A and {offsets} offset(s) need at least {offsets + 3} models, got {len(places)}: "
+            "losses of one model on several data sets go together"
+        )
+    sums = residuals.new_zeros(len(places)).index_add_(0, group, residuals)
+    return float((sums.square() / torch.bincount(group)).sum()) / freedom, freedom
 
 
 def _numbered(keys: Iterable[Key]) -> tuple[list[Key], Tensor]:
