@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -64,14 +64,14 @@ def members_of(settings: Mapping[str, Any]) -> list[Member]:
 def metrics_of(regimes: Sequence[Regime]) -> tuple[Metric, ...]:
     """Of each regime: its widest model's loss, its exponent, the share of features it has."""
     kinds = (
-        (LOSS, "Loss", "of the widest; squared error a sample", "lower"),
-        (EXPONENT, "Exponent", "the loss falls as m^−exponent", None),
-        (HALF, "Features", "share with rows above ½, all widths", None),
+        Metric(LOSS, "Loss", "of the widest; squared error a sample", "lower"),
+        Metric(EXPONENT, "Exponent", "the loss falls as m^−exponent", None),
+        Metric(HALF, "Features", "share with rows above ½, all widths", None),
     )
     return tuple(
-        Metric(key(name, regime), f"{title}, {regime.title}", hint, better)  # type: ignore[arg-type]
+        replace(kind, key=key(kind.key, regime), title=f"{kind.title}, {regime.title}")
         for regime in regimes
-        for name, title, hint, better in kinds
+        for kind in kinds
     )
 
 

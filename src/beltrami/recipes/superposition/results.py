@@ -106,7 +106,7 @@ def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
     """Of all regimes of an arm."""
     arm, results = arm_result.arm, arm_result.results
     widths = tuple(arm.settings["widths"])
-    regime_list = []
+    regimes = []
     for regime in regimes_of(arm.settings):
         curves = {
             name: [result.curves[key(name, regime)] for result in results]
@@ -119,12 +119,12 @@ def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
         losses = tuple(mean_interval(column) for column in zip(*curves[LOSS], strict=True))
         means = (_means(curves[name]) for name in (HALF, ONE, OVERLAP, UNLEARNED))
         features = arm.settings["features"]
-        regime_list.append(
+        regimes.append(
             RegimeResult(
                 arm.group, arm.model, features, regime, widths, windows, exponent, losses, *means
             )
         )
-    return regime_list
+    return regimes
 
 
 def _means(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
