@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from beltrami.analysis import average_distortion
 from beltrami.geometry import lorentz
-from beltrami.recipes.embedding import average_distortion
 from benchmarks import markers
 from scripts.svg import BLUE, GREY, INK, ORANGE, PURPLE, RULE, TEAL, Axes, Picture
 

@@ -75,7 +75,7 @@ def test_tables_and_paths_are_printed(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["run", "tiny", "--seeds", "2", "--out", str(out)]) == 0
     printed = capsys.readouterr()
     for word in (
-        "Curved [bold] − Flat", "±", "2 dimensions: mean", f"Report: {out / 'report.html'}",
+        "Curved [bold]", "− Flat", "±", "2 dimensions: mean", f"Report: {out / 'report.html'}",
     ):  # fmt: skip
         assert word in printed.out
     assert printed.err.count("seed0") == 4

@@ -19,12 +19,10 @@ from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
 from beltrami.cli.errors import FAILURE, INTERRUPTED, OK, USAGE, BadInputError, OutputError
 from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
-from beltrami.cli.tour import TourCommand
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.forecasting.config import ForecastConfig
-from beltrami.recipes.tour_config import TourConfig
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from beltrami.cli.forecast import ForecastCommand
     from beltrami.cli.run import RunCommand
     from beltrami.cli.runs import CompareCommand, RunsCommand
+    from beltrami.cli.tour import TourCommand
 
     Command = (
         RunCommand
@@ -120,10 +119,10 @@ def parse(arguments: Sequence[str]) -> Command:
     from beltrami.cli.forecast import ForecastCommand
     from beltrami.cli.run import run_command
     from beltrami.cli.runs import CompareCommand, RunsCommand
+    from beltrami.cli.tour import TourCommand
 
     recipe = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
     run: Any = Annotated[run_command(recipe), subcommand("run")]
-    tour = subcommand("tour", description=inspect.getdoc(TourConfig))
     diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
     exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))
     family = subcommand("family", description=inspect.getdoc(FamilyConfig))
@@ -136,7 +135,7 @@ def parse(arguments: Sequence[str]) -> Command:
         | Annotated[ExploreCommand, exploration]
         | Annotated[FamilyCommand, family]
         | Annotated[ForecastCommand, forecasting]
-        | Annotated[TourCommand, tour]
+        | Annotated[TourCommand, subcommand("tour")]
         | Annotated[DataCommand, subcommand("data")]
         | Annotated[InfoCommand, subcommand("info")]
     )

@@ -10,10 +10,12 @@ from beltrami.cli.runs import visible
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text
 
-    from beltrami.report.page import Table
+    from beltrami.report.page import Cell, Row, Table
 
-NARROW_NAMES = 28  # characters of a metric's name and hint, where there is no room for more
+# Characters of a metric's name and hint, where there is no room for more, and the fewest.
+NARROW_NAMES, NARROWEST_NAMES = 28, 14
 
 
 def print_tables(console: Console, tables: Iterable[Table]) -> None:
@@ -24,22 +26,25 @@ def print_tables(console: Console, tables: Iterable[Table]) -> None:
 
 
 def rich_tables(content: Table, console: Console) -> list[RichTable]:
-    """One table, or in a narrow terminal one below another with as many columns as fit."""
-    columns = range(len(content.columns))
-    whole = _rich_table(content, columns, content.caption)
+    """One table with a column for each model, its difference to the twin below its value.
+
+    In a narrow terminal, one table below another with as many columns as fit.
+    """
+    models = _models(content.columns)
+    whole = _rich_table(content, models, content.caption)
     if _width(whole, console) <= console.width:
         return [whole]
-    parts: list[list[int]] = []
-    for unit in _units(content.columns):
-        wider = [*parts[-1], *unit] if parts else unit
-        narrow = _rich_table(content, wider, "", names_up_to=NARROW_NAMES)
-        if parts and _width(narrow, console) <= console.width:
+    parts: list[list[list[int]]] = []
+    for model in models:
+        wider = [*parts[-1], model] if parts else [model]
+        if parts and _names_width(content, wider, console) >= NARROWEST_NAMES:
             parts[-1] = wider
         else:
-            parts.append(unit)
+            parts.append([model])
+    names = min(NARROW_NAMES, *(_names_width(content, part, console) for part in parts))
     captions = [content.caption, *("" for _ in parts[1:])]
     return [
-        _rich_table(content, part, caption, names_up_to=NARROW_NAMES)
+        _rich_table(content, part, caption, names_up_to=max(names, NARROWEST_NAMES))
         for part, caption in zip(parts, captions, strict=True)
     ]
 
@@ -49,30 +54,57 @@ def _width(table: RichTable, console: Console) -> int:
     return console.measure(table, options=console.options.update(width=10_000)).maximum
 
 
-def _units(columns: Sequence[str]) -> list[list[int]]:
-    """Columns that stay together: a model's, and its difference to the twin."""
-    units: list[list[int]] = []
+def _names_width(content: Table, models: Sequence[Sequence[int]], console: Console) -> int:
+    """Characters that are left for names beside the columns of some models."""
+    one_character = _rich_table(content, models, "", names_up_to=1)
+    return console.width - _width(one_character, console) + 1
+
+
+def _models(columns: Sequence[str]) -> list[list[int]]:
+    """Columns that belong together: a model's, and its difference to the twin."""
+    models: list[list[int]] = []
     for i, column in enumerate(columns):
-        if units and column.startswith(f"{columns[units[-1][0]]} − "):
-            units[-1].append(i)
+        if models and column.startswith(f"{columns[models[-1][0]]} − "):
+            models[-1].append(i)
         else:
-            units.append([i])
-    return units
+            models.append([i])
+    return models
 
 
 def _rich_table(
-    content: Table, columns: Sequence[int], caption: str, names_up_to: int | None = None
+    content: Table,
+    models: Sequence[Sequence[int]],
+    caption: str,
+    names_up_to: int | None = None,
 ) -> RichTable:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=visible(caption) if caption else None, title_justify="left")
     table.add_column("", max_width=names_up_to)
-    for i in columns:
-        table.add_column(visible(content.columns[i]), justify="right")
+    for first, *differences in models:
+        name = content.columns[first]
+        below = [content.columns[i].removeprefix(name).strip() for i in differences]
+        header = _lines([name, *below, *[" "] * (max(map(len, models)) - 1 - len(below))])
+        table.add_column(header, justify="right", no_wrap=True)
     for row in content.rows:
-        name = Text.assemble(visible(row.name))
+        title = Text.assemble(visible(row.name))
         if row.hint:
-            name.append(f"\n{row.hint}", "dim")
-        table.add_row(name, *(visible(str(row.values[i])) for i in columns))
+            title.append(f"\n{row.hint}", "dim")
+        table.add_row(title, *(_cell(row, places) for places in models))
     return table
+
+
+def _cell(row: Row, places: Sequence[int]) -> Text:
+    """A value, and below it the difference to the twin and the verdict."""
+    lines: list[str] = []
+    for i in places:
+        value: str | Cell = row.values[i]
+        lines += [value] if isinstance(value, str) else [value.text, value.verdict or ""]
+    return _lines(lines)
+
+
+def _lines(lines: Sequence[str]) -> Text:
+    from rich.text import Text
+
+    return Text("\n").join(visible(line) for line in lines if line)

@@ -100,7 +100,11 @@ def test_sarkars_tree_beside_the_twin_has_a_page(tmp_path: Path) -> None:
     recipe, run_result = finished(tmp_path / "out", data, models=("sarkar",), seeds=1)
     page = hierarchy_page(recipe, run_result)
     assert "in Sarkar's tree and of" in page.lead
-    assert [f.heading for f in page.figures] == ["In the Poincaré disk", "Rank curves"]
+    assert [f.heading for f in page.figures] == [
+        "In the Poincaré disk",
+        "In the Euclidean plane",
+        "Rank curves",
+    ]
 
 
 def test_the_sentences_are_about_what_was_trained(made: tuple[HierarchyRecipe, RunResult]) -> None:

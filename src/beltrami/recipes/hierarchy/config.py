@@ -32,12 +32,11 @@ class HierarchyConfig(TaxonomyConfig):
 
     recipe: ClassVar[str] = "hierarchy"
 
-    models: tuple[Geometry, ...] = option(
-        ("lorentz", "poincare", "product", "euclidean"), adds_runs=True
-    )
-    """Which geometries; the Euclidean twin always takes part. product: two hyperbolic factors of
-    half the dimensions (one dimension alone is flat, so give it 4 or more). sarkar: the tree placed
-    by Sarkar's construction, without training."""
+    models: tuple[Geometry, ...] = option(("lorentz", "product", "euclidean"), adds_runs=True)
+    """Which geometries; the Euclidean twin always takes part. poincare: the space of lorentz in
+    other coordinates, with the same results. product: two hyperbolic factors of half the dimensions
+    (one dimension alone is flat, so give it 4 or more). sarkar: the tree as Sarkar's construction
+    places it, without training."""
 
     dims: tuple[int, ...] = option((5,), low=2, adds_runs=True)
     """Dimensions; with several, the page shows how the geometries grow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +14,7 @@ from beltrami.recipes.pages import run_facts, training_figure
 from beltrami.recipes.results import ArmResult, RunResult
 from beltrami.recipes.tables import result_tables
 from beltrami.report.charts import Series, line_chart
-from beltrami.report.disk import disk_svg
+from beltrami.report.disk import disk_svg, plane_svg
 from beltrami.report.page import Figure, Page, Section
 
 if TYPE_CHECKING:
@@ -116,8 +116,11 @@ def _disk_figures(recipe: HierarchyRecipe, run_result: RunResult) -> tuple[Figur
     if not single:
         return ()
     best = max(single, key=lambda s: s.comparison("map").value.mean)
-    tree = recipe.hierarchy.spanning_tree()
-    return (_disk(recipe.hierarchy, tree, _drawn(tree), _tangent(best), best),)
+    drawing = _Drawing.of(recipe.hierarchy)
+    disk = drawing.disk(best)
+    twin = next((s for s in run_result.groups()[best.arm.group] if s.arm.model == TWIN), None)
+    flat = twin is not None and _tangent(twin).shape[-1] == 2
+    return (disk, drawing.plane(twin)) if flat and twin is not None else (disk,)
 
 
 def _tangent(arm_result: ArmResult) -> Tensor:
@@ -131,35 +134,77 @@ def _tangent(arm_result: ArmResult) -> Tensor:
     return manifold_of(arm_result.arm.model, points.shape[-1]).log0(points)
 
 
-def _disk(
-    hierarchy: Hierarchy, tree: Tree, nodes: Sequence[int], tangent: Tensor, arm_result: ArmResult
-) -> Figure:
-    number = {label: i for i, label in enumerate(hierarchy.labels)}
-    place = {node: i for i, node in enumerate(nodes)}
-    rows = [number.get(tree.labels[node], -1) for node in nodes]
-    v = torch.stack([tangent[row] if row >= 0 else torch.zeros_like(tangent[0]) for row in rows])
-    parents = [-1 if tree.parent[n] < 0 else place[tree.parent[n]] for n in nodes]
-    labels = [tree.labels[n] for n in nodes]
-    whole = len(nodes) == len(tree)
-    shown = "all nodes" if whole else f"the {len(nodes):,} nodes with the most below them"
-    how = (
-        "Radius and angle are those of the embedding."
-        if v.shape[-1] == 2
-        else "The distance from the centre is the true one; the angle is that of the two main "
-        "directions of all points."
-    )
-    svg = disk_svg(
-        unit_disk(v),
-        parents,
-        labels,
-        title=f"{hierarchy.name} in the Poincaré disk",
-        description=f"{len(nodes)} nodes of {hierarchy.name}; edges are geodesics.",
-        colour="depth",
-    )
-    caption = (
-        f"{_name(arm_result)}, {arm_result.arm.group}, first seed; {shown}. {how} Colour is depth."
-    )
-    return Figure("In the Poincaré disk", svg, caption, wide=True)
+@dataclass(frozen=True)
+class _Drawing:
+    """The part of a hierarchy that pictures show.
+
+    Args:
+        name: of the hierarchy.
+        rows: of the table of points, one a node; −1 for a node that only the tree has.
+        parents, labels: of the nodes.
+        whole: whether these are all nodes.
+    """
+
+    name: str
+    rows: list[int]
+    parents: list[int]
+    labels: list[str]
+    whole: bool
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy) -> _Drawing:
+        """All nodes, or the largest branches."""
+        tree = hierarchy.spanning_tree()
+        nodes = _drawn(tree)
+        number = {label: i for i, label in enumerate(hierarchy.labels)}
+        place = {node: i for i, node in enumerate(nodes)}
+        labels = [tree.labels[n] for n in nodes]
+        parents = [-1 if tree.parent[n] < 0 else place[tree.parent[n]] for n in nodes]
+        rows = [number.get(label, -1) for label in labels]
+        return cls(hierarchy.name, rows, parents, labels, len(nodes) == len(tree))
+
+    def disk(self, arm_result: ArmResult) -> Figure:
+        """A hyperbolic arm's first seed."""
+        v = self._tangent(arm_result)
+        how = (
+            "Radius and angle are those of the embedding."
+            if v.shape[-1] == 2
+            else "The distance from the centre is the true one; the angle is that of the two main "
+            "directions of all points."
+        )
+        svg = disk_svg(
+            unit_disk(v),
+            self.parents,
+            self.labels,
+            title=f"{self.name} in the Poincaré disk",
+            description=f"{len(self.labels)} nodes of {self.name}; edges are geodesics.",
+            colour="depth",
+        )
+        return Figure("In the Poincaré disk", svg, self._caption(arm_result, how), wide=True)
+
+    def plane(self, arm_result: ArmResult) -> Figure:
+        """The first seed of a Euclidean arm in two dimensions."""
+        svg = plane_svg(
+            self._tangent(arm_result),
+            self.parents,
+            self.labels,
+            title=f"{self.name} in the Euclidean plane",
+            description=f"The same {len(self.labels)} nodes; edges are straight lines.",
+            colour="depth",
+        )
+        caption = self._caption(arm_result, "Coordinates are those of the embedding.")
+        return Figure("In the Euclidean plane", svg, caption, wide=True)
+
+    def _tangent(self, arm_result: ArmResult) -> Tensor:
+        tangent = _tangent(arm_result)
+        zero = torch.zeros_like(tangent[0])
+        return torch.stack([tangent[row] if row >= 0 else zero for row in self.rows])
+
+    def _caption(self, arm_result: ArmResult, how: str) -> str:
+        count = len(self.labels)
+        shown = "all nodes" if self.whole else f"the {count:,} nodes with the most below them"
+        who = f"{_name(arm_result)}, {arm_result.arm.group}"
+        return f"{who}, first seed; {shown}. {how} Colour is depth."
 
 
 def unit_disk(tangent: Tensor) -> Tensor:
