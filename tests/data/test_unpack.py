@@ -66,7 +66,7 @@ def test_zstd_by_dpkg_where_python_has_none(
     tool = tmp_path / "dpkg-deb"
     tool.write_text(f'#!/bin/sh\n[ "$1" = --fsys-tarfile ] && cat {plain}\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(module, "_zstd_in_python", lambda part: None)
+    monkeypatch.setattr(module, "_zstd_in_python", lambda: None)
     monkeypatch.setattr(module.shutil, "which", lambda name: str(tool))
     archive = ar({"debian-binary": b"2.0\n", "data.tar.zst": b"anything"})
     assert files_in(unpacked(tmp_path, "debian", archive)) == DATA

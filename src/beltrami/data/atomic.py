@@ -19,14 +19,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        temporary.chmod(0o666 & ~umask())  # mkstemp makes files that only their owner can read
         temporary.replace(path)
     except BaseException:  # also on Ctrl-C
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The bits that new files must not have; the only way to read it is to set it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

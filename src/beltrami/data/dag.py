@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-
-_CHUNK = 1 << 22  # pairs in work at a time
 
 
 class TooManyPairs(Exception):  # noqa: N818  (a signal to the caller, who words the error)
@@ -57,15 +53,10 @@ class Neighbours:
 
     def join(self, nodes: Ints) -> tuple[Ints, Ints]:
         """All values of the given nodes: (places in `nodes`, values)."""
-        which, place = spread(self.start[nodes], self.start[nodes + 1] - self.start[nodes])
-        return which, self.values[place]
-
-
-def spread(start: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """The ranges start[i], ..., start[i] + count[i] - 1 in a row: (i, member) for each member."""
-    which = np.repeat(np.arange(len(start)), count)
-    offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    return which, start[which] + offset
+        count = self.count[nodes]
+        which = np.repeat(np.arange(len(nodes)), count)
+        offset = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        return which, self.values[self.start[nodes][which] + offset]
 
 
 @dataclass(frozen=True)
@@ -124,7 +115,7 @@ def _climb_to_cycle(edges: Ints, stuck: NDArray[np.bool_], parents: Neighbours) 
 
 def repeated_row(edges: Ints, n: int) -> tuple[int, int] | None:
     """The earliest row that was there before, as (earlier, later), or None."""
-    keys = encode(edges, n)
+    keys = edges[:, 0] * n + edges[:, 1]
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(np.diff(keys[order]) == 0)
     if not same.size:
@@ -133,63 +124,32 @@ def repeated_row(edges: Ints, n: int) -> tuple[int, int] | None:
     return int(order[at]), int(order[at + 1])
 
 
-def encode(pairs: Ints, n: int) -> Ints:
-    """One number a pair of nodes below n; the numbers sort as the pairs do."""
-    return pairs[:, 0] * n + pairs[:, 1]
+def ancestors(edges: Ints, longest: Ints, most: int) -> tuple[list[Ints], NDArray[np.bool_]]:
+    """The ancestors of each node, ascending, and which edges no longer way implies.
 
-
-def decode(keys: Ints, n: int) -> Ints:
-    """The pairs of `encode`."""
-    pairs = np.empty((len(keys), 2), dtype=np.int64)
-    np.floor_divide(keys, n, out=pairs[:, 0])
-    np.remainder(keys, n, out=pairs[:, 1])
-    return pairs
-
-
-def sorted_unique(keys: Ints) -> Ints:
-    """The keys, ascending and each once; faster than `np.unique`, which hashes them."""
-    if (np.diff(keys) > 0).all():
-        return keys
-    keys = np.sort(keys)
-    return keys[np.diff(keys, prepend=-1) > 0]
-
-
-def ancestors(edges: Ints, longest: Ints, most: int) -> tuple[Ints, Ints]:
-    """Keys of all pairs (descendant, ancestor), and of those joined by a way of two edges or more.
-
-    A node's ancestors are its parents and theirs. Going down level by level, by the longest way
-    from a root, makes each pair once for every parent of its descendant, however many paths there
-    are. `TooManyPairs` if there are more than `most`, mostly before any work.
+    A node's ancestors are its parents and theirs: from the roots down, each list is made once,
+    however many paths there are. `TooManyPairs` if there are more than `most`, mostly before any
+    work.
     """
-    n = len(longest)
     if int(longest.sum()) > most:  # a node has at least as many ancestors as the way up is long
         raise TooManyPairs
-    parents = Neighbours.parents(edges, n)
-    known = _Lists(n)
-    pairs, implied = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for nodes in _by_level(longest):
-        which, above = parents.join(nodes)
-        for part in _chunks(which, known.count[above] + 1):
-            child, parent = nodes[which[part]], above[part]
-            edge, further = known.join(parent)
-            far = sorted_unique(child[edge] * n + further)
-            keys = sorted_unique(np.concatenate([far, child * n + parent]))
-            if known.used + len(keys) > most:
-                raise TooManyPairs
-            known.add(keys // n, keys % n)
-            pairs.append(keys)
-            implied.append(far)
-    return np.concatenate(pairs), np.concatenate(implied)
-
-
-def contains(keys: Ints, wanted: Ints) -> NDArray[np.bool_]:
-    """Which of the wanted keys are among `keys`."""
-    if not len(keys):
-        return np.zeros(len(wanted), dtype=bool)
-    keys = np.sort(keys)
-    place = np.searchsorted(keys, wanted)
-    among: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == wanted
-    return among
+    parents = Neighbours.parents(edges, len(longest))
+    above = [np.empty(0, dtype=np.int64)] * len(longest)
+    needed = np.ones(len(edges), dtype=bool)
+    total = 0
+    for node in np.argsort(longest, kind="stable")[(longest == 0).sum() :].tolist():
+        near = parents[node]
+        further = above[near[0]]
+        if len(near) > 1:
+            further = np.unique(np.concatenate([above[parent] for parent in near]))
+            rows = parents.edge[parents.start[node] : parents.start[node + 1]]
+            needed[rows] = ~np.isin(near, further)
+            near = near[needed[rows]]
+        above[node] = np.sort(np.concatenate([further, near]))
+        total += len(above[node])
+        if total > most:
+            raise TooManyPairs
+    return above, needed
 
 
 def reachable(near: Neighbours, source: int) -> NDArray[np.bool_]:
@@ -224,52 +184,3 @@ def flood(near: Neighbours, sources: Ints, hops: NDArray[np.int32]) -> None:
         claim = np.arange(len(places))
         claimed_by[places] = claim
         frontier = places[claimed_by[places] == claim]
-
-
-class _Lists:
-    """Lists of nodes, one for each node, that are filled one after another."""
-
-    def __init__(self, n: int) -> None:
-        self.count = np.zeros(n, dtype=np.int64)
-        self.start = np.zeros(n, dtype=np.int64)
-        self.values = np.empty(0, dtype=np.int64)
-        self.used = 0
-
-    def add(self, owner: Ints, value: Ints) -> None:
-        """Append whole lists; `owner` is sorted."""
-        end = self.used + len(value)
-        if end > len(self.values):
-            grown = np.empty(2 * end, dtype=np.int64)
-            grown[: self.used] = self.values[: self.used]
-            self.values = grown
-        self.values[self.used : end] = value
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        self.start[owner[first]] = self.used + first
-        self.count[owner[first]] = np.diff(first, append=len(value))
-        self.used = end
-
-    def join(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """All values of the given nodes: (places in `nodes`, values)."""
-        which, place = spread(self.start[nodes], self.count[nodes])
-        return which, self.values[place]
-
-
-def _by_level(longest: Ints) -> Iterator[Ints]:
-    """The nodes of level 1, 2, ...: without the roots."""
-    order = np.argsort(longest, kind="stable")
-    bounds = np.searchsorted(longest[order], np.arange(1, int(longest.max()) + 2))
-    for low, high in itertools.pairwise(bounds):
-        yield order[low:high]
-
-
-def _chunks(group: Ints, size: Ints) -> Iterator[slice]:
-    """Slices of whole groups of a sorted array, of at most _CHUNK in size but for larger groups."""
-    total = np.concatenate([[0], np.cumsum(size)])
-    ends = np.flatnonzero(np.diff(group, append=-1)) + 1  # a group ends where the next begins
-    low = 0
-    while low < len(group):
-        fitting = np.searchsorted(total[ends], total[low] + _CHUNK, side="right") - 1
-        next_end = np.searchsorted(ends, low, side="right")
-        high = int(ends[max(fitting, next_end)])
-        yield slice(low, high)
-        low = high

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from beltrami.data.atomic import write_atomically
+from beltrami.data.atomic import umask, write_atomically
 from beltrami.data.cache import (
     MANIFEST,
     Manifest,
@@ -60,14 +60,17 @@ def get(
     `ArchiveError` for a bad `archive`, and `OSError` where the cache cannot be written.
     """
     entry = find(name)
+    unused = f"{entry.name}: installed already; {archive} was not used"
     if path := _settled(entry, check, note):
-        _note_unused(archive, entry, note)
+        if archive is not None:
+            note(unused)
         return path
     lock = cache_folder() / "locks" / f"{entry.name}.lock"
     waiting = f"{entry.name}: another process is fetching it; waiting"
     with locked(lock, lambda: note(waiting)) as alone:
         if path := _settled(entry, check, lambda text: None):  # by the process we waited for
-            _note_unused(archive, entry, note)
+            if archive is not None:
+                note(unused)
             return path
         if alone:
             _sweep(entry)
@@ -96,11 +99,6 @@ def _settled(entry: Entry, check: bool, note: Note) -> Path | None:
         more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         note(f"{entry.name}: {damaged[0]}{more} damaged or missing; fetching it again")
     return None
-
-
-def _note_unused(archive: str | Path | None, entry: Entry, note: Note) -> None:
-    if archive is not None:
-        note(f"{entry.name}: installed already; {archive} was not used")
 
 
 def _given(archive: Path, entry: Entry) -> Path:
@@ -190,11 +188,9 @@ def _version(archive: Path, entry: Entry) -> str:
 
 def _swap(new: Path, target: Path) -> None:
     """Put `new` in the place of `target`; what was there is removed afterwards."""
-    with contextlib.ExitStack() as stack:
-        if os.path.lexists(target):
-            # A folder cannot be renamed over a full one: first step aside, for an instant.
-            old = stack.enter_context(_scratch(target.parent, target.name))
-            target.rename(old / "old")
+    with _scratch(target.parent, target.name) as aside:
+        if os.path.lexists(target):  # a folder cannot be renamed over a full one
+            target.rename(aside / "old")
         new.rename(target)
 
 
@@ -203,16 +199,10 @@ def _scratch(parent: Path, name: str) -> Iterator[Path]:
     """A folder that is gone afterwards, unless it was renamed."""
     path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{name}~", suffix=".tmp"))
     try:
-        path.chmod(0o777 & ~_umask())  # mkdtemp makes folders for their owner alone
+        path.chmod(0o777 & ~umask())  # mkdtemp makes folders for their owner alone
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sweep(entry: Entry) -> None:

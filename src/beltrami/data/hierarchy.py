@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from beltrami.data import dag
@@ -144,13 +145,13 @@ class Hierarchy:
 
     def closure(self) -> Tensor:
         """All pairs (descendant, ancestor), sorted, without self pairs: int64 of shape (p, 2)."""
-        pairs, _ = self._ancestors()
-        return torch.from_numpy(dag.decode(np.sort(pairs), len(self)))
+        above, _ = self._ancestors()
+        node = np.repeat(np.arange(len(self)), [len(nodes) for nodes in above])
+        return torch.from_numpy(np.stack([node, np.concatenate(above)], axis=1))
 
     def reduction(self) -> Hierarchy:
         """The same order of nodes with the fewest edges: none that other edges imply."""
-        _, implied = self._ancestors()
-        needed = ~dag.contains(implied, dag.encode(self.edges.numpy(), len(self)))
+        _, needed = self._ancestors()
         return replace(self, edges=self.edges[torch.from_numpy(needed)])
 
     def spanning_tree(self) -> Tree:
@@ -225,7 +226,7 @@ class Hierarchy:
     def _topology(self) -> Topology:
         return Topology.of(self.edges.numpy(), len(self))
 
-    def _ancestors(self) -> tuple[Ints, Ints]:
+    def _ancestors(self) -> tuple[list[Ints], NDArray[np.bool_]]:
         try:
             return dag.ancestors(self.edges.numpy(), self._topology.longest, MAX_CLOSURE_PAIRS)
         except dag.TooManyPairs:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from beltrami.data.lock import locked
 
 
 class OutputFolder:
@@ -38,24 +39,14 @@ class OutputFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process from working here; its attempt is a `ValueError`."""
-        try:
-            import fcntl
-        except ImportError:  # not POSIX: no lock, and no harm where nobody starts it twice
+
+        def refuse() -> None:
+            raise ValueError(
+                f"another process is working in {self.path}; wait for it, or give another --out"
+            )
+
+        with locked(self.path / ".lock", refuse):
             yield
-            return
-        handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"another process is working in {self.path}; wait for it, or give another --out"
-                ) from error
-            except OSError:  # a file system without locks
-                pass
-            yield
-        finally:
-            os.close(handle)
 
     def document(self, name: str, schema: str, what: str) -> dict[str, Any] | None:
         """A document of ours, None where there is none; another file of that name is an error."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import shutil
 import stat
@@ -19,9 +20,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -90,11 +92,9 @@ def _placed(member: Member, entry: Entry) -> str | None:
     if member.kind == "device":
         raise ArchiveError(f"holds a device, {member.name}")
     place = place_of(name, entry)
-    if place is None or member.kind == "folder":
-        return None
-    if member.kind == "link":
+    if place is not None and member.kind == "link":
         raise ArchiveError(f"holds a link in the place of a file, {member.name}")
-    return place
+    return None if member.kind == "folder" else place
 
 
 def place_of(name: str, entry: Entry) -> str | None:
@@ -111,9 +111,8 @@ def place_of(name: str, entry: Entry) -> str | None:
 def _safe(name: str) -> str:
     """The member's name without a leading ./, if it cannot leave the folder on any system."""
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
-        raise ArchiveError(f"holds a path that leaves its folder, {name!r}")
-    if path.parts and ":" in path.parts[0]:  # a drive, on Windows
+    drive = ":" in "".join(path.parts[:1])  # on Windows
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or drive:
         raise ArchiveError(f"holds a path that leaves its folder, {name!r}")
     return str(path)
 
@@ -143,8 +142,8 @@ def _members(archive: Path, entry: Entry) -> Iterator[Member]:
     if entry.kind == "pypi":
         return _zip_members(archive)
     if entry.kind == "npm":
-        return _tar_members(lambda: _opened_gzip(archive), entry.limit)
-    return _tar_members(lambda: _deb_data(archive), entry.limit)
+        return _tar_members(gzip.GzipFile(archive), entry.limit)
+    return _tar_members(_deb_data(archive), entry.limit)
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
@@ -169,8 +168,8 @@ def _zip_kind(info: zipfile.ZipInfo) -> str:
     return "file" if kind in (0, stat.S_IFREG) else "device"
 
 
-def _tar_members(opened: Callable[[], Any], limit: int) -> Iterator[Member]:
-    with opened() as stream:
+def _tar_members(opened: AbstractContextManager[Any], limit: int) -> Iterator[Member]:
+    with opened as stream:
         counted = _Counted(stream, limit)
         with tarfile.open(fileobj=cast(IO[bytes], counted), mode="r|") as tar:
             for info in tar:
@@ -202,84 +201,27 @@ class _Counted:
         return data
 
 
-@contextmanager
-def _opened_gzip(archive: Path) -> Iterator[IO[bytes]]:
-    with gzip.open(archive, "rb") as stream:
-        yield cast(IO[bytes], stream)
+DEB_COMPRESSIONS: dict[str, Callable[[IO[bytes]], Any]] = {
+    "data.tar": lambda data: data,
+    "data.tar.xz": lzma.open,
+    "data.tar.gz": gzip.open,
+    "data.tar.bz2": bz2.open,
+}
 
 
 @contextmanager
 def _deb_data(archive: Path) -> Iterator[IO[bytes]]:
-    """The tar archive with the files of a Debian package: an `ar` archive of three members."""
-    with archive.open("rb") as file:
-        name, part = _ar_member(file, "data.tar")
-        if name.endswith(".zst"):
-            with _zstd(archive, part) as stream:
-                yield stream
-            return
-        openers: dict[str, Callable[..., Any]] = {
-            "data.tar.xz": lzma.open,
-            "data.tar.gz": gzip.open,
-            "data.tar.bz2": bz2.open,
-        }
-        if name == "data.tar":
-            yield cast(IO[bytes], part)
-        elif name in openers:
-            with openers[name](part, "rb") as stream:
-                yield stream
-        else:
-            raise ArchiveError(f"holds {name}, a compression we do not know")
+    """The tar archive with the files of a Debian package: an `ar` archive of three members.
 
-
-AR_MAGIC = b"!<arch>\n"
-AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, end 2
-
-
-def _ar_member(file: IO[bytes], wanted: str) -> tuple[str, _Slice]:
-    """The first member whose name starts with `wanted`."""
-    if file.read(len(AR_MAGIC)) != AR_MAGIC:
-        raise ArchiveError("not a Debian package")
-    while header := file.read(AR_HEADER):
-        name = header[:16].decode("ascii", "replace").rstrip().rstrip("/")
-        digits = header[48:58].strip()
-        if len(header) < AR_HEADER or header[58:] != b"`\n" or not digits.isdigit():
-            raise ArchiveError("damaged: a header inside is not one")
-        size = int(digits)
-        if name.startswith(wanted):
-            return name, _Slice(file, size)
-        file.seek(size + size % 2, 1)
-    raise ArchiveError(f"lacks {wanted}")
-
-
-class _Slice:
-    """The next `size` bytes of a file, as a file to read from start to end."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file = file
-        self._left = size
-
-    def read(self, size: int = -1) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._file.read(wanted)
-        self._left -= len(data)
-        if len(data) < wanted:
-            raise EOFError("the file ends too early")
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-
-@contextmanager
-def _zstd(archive: Path, part: _Slice) -> Iterator[IO[bytes]]:
-    """Zstandard, from the standard library (3.14), `zstandard`, or dpkg-deb, whichever is there."""
-    opened = _zstd_in_python(part)
-    if opened is not None:
-        yield opened
+    Zstandard is read by `zstandard`, or by dpkg-deb where that is not installed.
+    """
+    name, data = _ar_member(archive, "data.tar")
+    opener = _zstd_in_python() if name == "data.tar.zst" else DEB_COMPRESSIONS.get(name)
+    if opener is not None:
+        yield opener(io.BytesIO(data))
         return
+    if name != "data.tar.zst":
+        raise ArchiveError(f"holds {name}, a compression we do not know")
     if not (tool := shutil.which("dpkg-deb")):
         raise ArchiveError("is compressed by zstd; to read it: pip install zstandard")
     command = [tool, "--fsys-tarfile", str(archive.absolute())]
@@ -290,22 +232,40 @@ def _zstd(archive: Path, part: _Slice) -> Iterator[IO[bytes]]:
             process.kill()
 
 
-def _broken() -> tuple[type[Exception], ...]:
-    """What broken data raise, also in the library for Zstandard that is in use, if any."""
-    modules = (sys.modules.get(name) for name in ("compression.zstd", "zstandard"))
-    errors = (getattr(module, "ZstdError", None) for module in modules)
-    return (*_BROKEN, *(error for error in errors if error is not None))
+AR_MAGIC = b"!<arch>\n"
+AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, end 2
 
 
-def _zstd_in_python(part: _Slice) -> IO[bytes] | None:
-    from importlib import import_module
+def _ar_member(archive: Path, wanted: str) -> tuple[str, bytes]:
+    """The first member whose name starts with `wanted`."""
+    with archive.open("rb") as file:
+        if file.read(len(AR_MAGIC)) != AR_MAGIC:
+            raise ArchiveError("not a Debian package")
+        while header := file.read(AR_HEADER):
+            name = header[:16].decode("ascii", "replace").rstrip().rstrip("/")
+            digits = header[48:58].strip()
+            if len(header) < AR_HEADER or header[58:] != b"`\n" or not digits.isdigit():
+                raise ArchiveError("damaged: a header inside is not one")
+            size = int(digits)
+            if not name.startswith(wanted):
+                file.seek(size + size % 2, 1)
+                continue
+            data = file.read(min(size, archive.stat().st_size))
+            if len(data) < size:
+                raise ArchiveError("damaged: the file ends too early")
+            return name, data
+    raise ArchiveError(f"lacks {wanted}")
 
-    try:
-        return cast(IO[bytes], import_module("compression.zstd").open(part, "rb"))
-    except ImportError:
-        pass
+
+def _zstd_in_python() -> Callable[[IO[bytes]], Any] | None:
     try:
         module = import_module("zstandard")
     except ImportError:
         return None
-    return cast(IO[bytes], module.ZstdDecompressor().stream_reader(part))
+    return lambda data: module.ZstdDecompressor().stream_reader(data)
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """What broken data raise, also in the library for Zstandard if that is in use."""
+    error = getattr(sys.modules.get("zstandard"), "ZstdError", None)
+    return _BROKEN if error is None else (*_BROKEN, error)
