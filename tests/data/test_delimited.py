@@ -14,9 +14,15 @@ class ReaderError(ValueError):
     pass
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def rows(text: str, **options: bool | str) -> Rows:
-    lines = [(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    return Rows(lines, "a.txt", error=ReaderError, **options)  # type: ignore[arg-type]
+    path = Path("a.txt")
+    path.write_text(text)
+    return Rows(path, error=ReaderError, **options)  # type: ignore[arg-type]
 
 
 def fields(text: str, **options: bool | str) -> list[list[str]]:

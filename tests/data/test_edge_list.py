@@ -105,7 +105,7 @@ def test_a_first_row_of_two_labels_is_data(tmp_path: Path) -> None:
         (b"b\ta\nc\t\0a\n", "line 2: holds a NUL byte"),
         ("b\ta\n".encode("utf-16"), "line 1: not UTF-8"),
         (b'b\ta\n"' + b"x" * 200_000 + b'"\tb', "line 2: field larger than field limit"),
-        (b"b\ta\n" + b"x" * MAX_LINE + b"\ta\n", "line 2: longer than 1048576 bytes"),
+        (b"b\ta\n" + b"x" * MAX_LINE + b"\ta\n", "line 2: longer than 1048576 characters"),
     ],
 )  # fmt: skip
 def test_bad_text_names_the_line(tmp_path: Path, content: str | bytes, message: str) -> None:

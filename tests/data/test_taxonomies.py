@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 
 from beltrami.data import TaxonomyError, Tree, list_taxonomies, load_taxonomy, read_edges
-from beltrami.data.taxonomies import MAX_NODES, parse_edges
+from beltrami.data.taxonomies import MAX_NODES
 
 
 def parse(text: str) -> Tree:
-    return parse_edges(text.split("\n"), name="t", source="t.tsv")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "t.tsv"
+        path.write_text(text, encoding="utf-8")
+        return read_edges(path)
 
 
 def test_carnivores_is_the_tree_its_documentation_promises() -> None:

@@ -82,7 +82,7 @@ def test_headers_windows_line_ends_and_byte_order_marks(tmp_path: Path) -> None:
         ("", r"train\.txt has no triples"),
         ("head\trelation\ttail\n", r"train\.txt has no triples"),
         (b"a\tr\tb\n\xff\xfe\tr\tb\n", r"line 2: not UTF-8 text \(byte 0 of the line\)"),
-        ("a\tr\tb\na\tr\t" + "x" * MAX_LINE + "\n", r"line 2: longer than 1048576 bytes"),
+        ("a\tr\tb\na\tr\t" + "x" * MAX_LINE + "\n", r"line 2: longer than 1048576 characters"),
     ],
 )
 def test_bad_files_are_named_with_their_line(

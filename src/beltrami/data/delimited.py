@@ -10,11 +10,11 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from beltrami.data.text import quoted, read_raw_lines
+from beltrami.data.text import quoted, read_lines, read_raw_lines
 
 COMMENT_MARKS = ("#", "%")
 SEPARATORS = {"\t": "tab", ",": "comma", None: "space"}
@@ -32,14 +32,13 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """The rows of numbered lines that are not blank, once.
+    """The rows of a file's lines that are not blank, once.
 
     The delimiter is that of the first line that is not a comment: a tab, if there is one; spaces,
     if the line is two integers, or in a file of `words` any line without a comma; else a comma.
 
     Args:
-        lines: the file.
-        source: how errors call it.
+        path: of the file.
         error: the kind of error to raise.
         words: whether spaces may separate columns of words.
         comments: whether lines that begin with # or % may be comments: they do not decide on the
@@ -50,24 +49,37 @@ class Rows:
 
     def __init__(
         self,
-        lines: Iterable[tuple[int, str]],
-        source: str,
+        path: Path,
         *,
         error: type[ValueError],
         words: bool = False,
         comments: bool = False,
-        delimiter: str = "",
+        delimiter: str | None = "",
         quotes: bool = True,
     ) -> None:
-        self.source, self._error = source, error
+        self.source, self._error = str(path), error
         self._comments, self._quotes = comments, quotes
-        marks = COMMENT_MARKS if comments else ()
-        self._lines, self.delimiter = _with_delimiter(iter(lines), words, marks, delimiter)
+        self.delimiter, self._lines = delimiter, read_lines(path, error=error)
+        if not delimiter:
+            self._find_delimiter(words)
+
+    def _find_delimiter(self, words: bool) -> None:
+        """Look ahead for the first line that is not a comment."""
+        marks = COMMENT_MARKS if self._comments else ()
+        read: list[tuple[int, str]] = []
+        for line in itertools.islice(self._lines, _MAX_LEADING_COMMENTS):
+            read.append(line)
+            if not line[1].lstrip().startswith(marks):
+                break
+        texts = [text for _, text in read] or [""]
+        first = texts[0] if texts[-1].lstrip().startswith(marks) else texts[-1]
+        by_spaces = _TWO_INTEGERS.fullmatch(first) or (words and "," not in first)
+        self.delimiter = "\t" if "\t" in first else None if by_spaces else ","
+        self._lines = itertools.chain(read, self._lines)
 
     def __iter__(self) -> Iterator[Row]:
         for line, text in self._lines:
-            fields = self._fields(line, text)
-            if fields:
+            if fields := self._fields(line, text):
                 yield Row(line, fields, text)
 
     @property
@@ -106,17 +118,17 @@ class Rows:
 
 
 def read_records(
-    path: Path, delimiter: str, *, error: type[ValueError], max_bytes: int = 1 << 24
+    path: Path, delimiter: str, *, error: type[ValueError], longest: int = 1 << 24
 ) -> Iterator[tuple[int, list[str]]]:
     """(first line, fields as they are) of each record of a CSV file, whose fields may have lines.
 
     Args:
         path: of the file. delimiter: between its columns.
         error: the kind of error to raise.
-        max_bytes: of the longest line.
+        longest: characters of a line.
     """
     line = 1
-    lines = (text for _, text in read_raw_lines(path, error=error, max_bytes=max_bytes))
+    lines = (text for _, text in read_raw_lines(path, error=error, longest=longest))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for fields in reader:
@@ -127,21 +139,3 @@ def read_records(
         raise error(
             f"{path}, line {line}: {problem}; is a quote opened there that nothing closes?"
         ) from problem
-
-
-def _with_delimiter(
-    lines: Iterator[tuple[int, str]], words: bool, marks: tuple[str, ...], delimiter: str
-) -> tuple[Iterator[tuple[int, str]], str | None]:
-    """The lines again, and what separates columns; None for spaces."""
-    if delimiter:
-        return lines, delimiter
-    read: list[tuple[int, str]] = []
-    for line in itertools.islice(lines, _MAX_LEADING_COMMENTS):
-        read.append(line)
-        if not line[1].lstrip().startswith(marks):
-            break
-    first = read[-1][1] if read else ""
-    if read and first.lstrip().startswith(marks):  # all are comments
-        first = read[0][1]
-    by_spaces = _TWO_INTEGERS.fullmatch(first) or (words and "," not in first)
-    return itertools.chain(read, lines), "\t" if "\t" in first else None if by_spaces else ","

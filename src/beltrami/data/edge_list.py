@@ -24,7 +24,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from beltrami.data.atomic import write_atomically
 from beltrami.data.collect import Collector
 from beltrami.data.delimited import Row, Rows
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.text import quoted, read_lines
+from beltrami.data.text import quoted
 
 # What headers may call the child and the parent.
 COLUMN_NAMES = (
@@ -58,7 +58,7 @@ def read_edge_list(path: str | Path) -> Hierarchy:
     """The hierarchy in a file as the module describes it; else a `HierarchyError`."""
     path = Path(path)
     collector = Collector(str(path))
-    for line, child, parent in EdgeRows.of_file(path, collector.rank):
+    for line, child, parent in EdgeRows(path, collector.rank):
         collector.edge(child, parent, line)
     return collector.hierarchy(path.stem)
 
@@ -96,51 +96,35 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
 
 
 class EdgeRows:
-    """(line number, child, parent) of each edge in numbered lines that are not blank, once.
+    """(line number, child, parent) of each edge of a file, once.
 
     Args:
-        lines: the file.
-        source: how errors call it.
-        parent_first: whether columns without a header are parent and child, as in graph files.
+        path: of the file, whose ending says whether columns without a header are source and target.
         on_rank: called with node, rank and line of each row, where there is a column of ranks.
     """
 
-    def __init__(
-        self,
-        lines: Iterable[tuple[int, str]],
-        source: str,
-        *,
-        parent_first: bool = False,
-        on_rank: OnRank | None = None,
-    ) -> None:
-        self.source, self.parent_first, self._on_rank = source, parent_first, on_rank
-        self._rows = Rows(lines, source, error=HierarchyError, comments=True)
-        self._layout: _Layout | None = None
-
-    @staticmethod
-    def of_file(path: Path, on_rank: OnRank | None = None) -> EdgeRows:
-        """Rows for a file, whose ending says whether it holds a graph."""
-        graph = path.suffix.lower() == GRAPH_SUFFIX
-        lines = read_lines(path, error=HierarchyError)
-        return EdgeRows(lines, str(path), parent_first=graph, on_rank=on_rank)
-
-    @property
-    def of_graph(self) -> bool:
+    def __init__(self, path: Path, on_rank: OnRank | None = None) -> None:
+        self._rows = Rows(path, error=HierarchyError, comments=True)
+        self._on_rank = on_rank
+        self.of_graph = path.suffix.lower() == GRAPH_SUFFIX
         """Whether columns are source and target, of any graph; known when an edge was read."""
-        return self._layout is not None and self._layout.of_graph
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
-        rows, layout = self._rows, self._layout
+        rows = self._rows
+        layout: _Layout | None = None
         for row in rows:
             line, fields, text = row
             expected = layout.columns if layout else len(COLUMN_NAMES[0])
             if len(fields) != expected and rows.is_comment(text):
                 continue
             if layout is None:
-                header = _header(row, rows)
-                layout = self._layout = header or _without_header(self.parent_first, rows)
-                if header:
+                layout = _header(row, rows)
+                if layout is not None:
+                    self.of_graph = layout.of_graph
                     continue
+                self.of_graph |= rows.delimiter is None
+                places = (1, 0) if self.of_graph else (0, 1)
+                layout = _Layout(len(COLUMN_NAMES[0]), *places, self.of_graph)
             if len(fields) != layout.columns:
                 raise rows.wrong_columns(row, layout.columns, layout.words)
             child, parent = fields[layout.child], fields[layout.parent]
@@ -175,11 +159,6 @@ class _Layout:
             return f"as in the header on line {self.header_line}"
         order = "child, parent" if self.child < self.parent else "parent, child"
         return f"{order}; files with more need a header row that names child and parent, or ranks"
-
-
-def _without_header(parent_first: bool, rows: Rows) -> _Layout:
-    of_graph = parent_first or rows.delimiter is None
-    return _Layout(len(COLUMN_NAMES[0]), int(of_graph), int(not of_graph), of_graph)
 
 
 def _header(row: Row, rows: Rows) -> _Layout | None:

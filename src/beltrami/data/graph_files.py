@@ -15,7 +15,7 @@ their first column.
 from __future__ import annotations
 
 import lzma
-import math
+import re
 import tokenize
 import zipfile
 import zlib
@@ -24,12 +24,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib import format as np_format
 from torch import Tensor
 
 from beltrami.data.delimited import Rows
 from beltrami.data.graphs import Graph, undirected_edges
-from beltrami.data.text import is_number, quoted, read_lines
+from beltrami.data.text import is_number, quoted
 
 _MAX_NUMBERS = 1 << 28  # of a dense array: 1 GiB as float32
 _MAX_NODES = 100_000_000
@@ -105,12 +104,14 @@ def read_graph(
     else:
         edges_file = place
         features_file, labels_file = (None if f is None else Path(f) for f in (features, labels))
-    pairs, numbered, lines = read_edge_table(edges_file)
-    names = None if numbered else NodeNames()
+    pairs, lines = _edge_table(edges_file)
+    names = None if isinstance(pairs[0][0], int) else NodeNames()
     rows = None if features_file is None else read_features(features_file, names)
-    classes = None if labels_file is None else read_labels(labels_file, names)
-    listed = names.number_all(pairs) if names is not None else 1 + max(map(max, pairs))
-    ends = names.pairs(pairs) if names is not None else torch.tensor(pairs).t()
+    classes = None if labels_file is None else _labels(labels_file, names)
+    if names is not None:  # nodes that no table has named come last
+        pairs = [tuple(map(names.number, pair)) for pair in pairs]
+    ends = torch.tensor(pairs).t()
+    listed = 1 + int(ends.max()) if names is None else len(names)
     tables = ((features_file, rows), (labels_file, classes))
     counts = {file: len(table) for file, table in tables if file and table is not None}
     nodes = max(listed, *counts.values()) if counts else listed  # some may have no edge
@@ -127,115 +128,96 @@ def read_graph(
     )
 
 
-class NodeNames:
-    """Numbers of named nodes, in the order in which names turn up."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
+class NodeNames(dict[str, int]):
+    """The number of each named node, in the order in which names turn up."""
 
     def number(self, name: str) -> int:
         """The node of this name; a new one if the name is new."""
-        return self._number.setdefault(name, len(self._number))
-
-    def number_all(self, pairs: list[Any]) -> int:
-        """Number the ends of edges that no table has named; returns the number of nodes."""
-        for pair in pairs:
-            for name in pair:
-                self.number(name)
-        return len(self._number)
-
-    def pairs(self, pairs: list[Any]) -> Tensor:
-        """Pairs of names as pairs of numbers, (2, k)."""
-        return torch.tensor([[self._number[name] for name in pair] for pair in pairs]).t()
+        return self.setdefault(name, len(self))
 
     @property
     def in_order(self) -> tuple[str, ...]:
         """All names, by number."""
-        return tuple(self._number)
+        return tuple(self)
 
 
-def read_edge_table(path: Path) -> tuple[list[Any], bool, list[int]]:
-    """Pairs of nodes, whether they are numbers, and the line of each pair."""
+def _edge_table(path: Path) -> tuple[list[Any], list[int]]:
+    """Pairs of nodes, all of them numbers or all of them names, and the line of each pair."""
     pairs: list[Any] = []
     lines: list[int] = []
-    table = _table(path)
+    table = Rows(path, error=GraphError, words=True)
     for line, fields, _ in table:
         if not pairs and tuple(field.lower() for field in fields) in _EDGE_HEADERS:
             continue
         if len(fields) != 2 or not all(fields):
+            both = quoted(" ".join(fields))
             raise table.problem(
-                line,
-                f"expected the two ends of an edge in two columns, found "
-                f"{quoted(' '.join(fields))}",
+                line, f"expected the two ends of an edge in two columns, found {both}"
             )
         pairs.append(tuple(fields))
         lines.append(line)
     if not pairs:
         raise GraphError(f"{path} has no edges")
-    if all(field.isdecimal() for pair in pairs for field in pair):
-        numbers = [
-            tuple(_node_number(field, path, line) for field in pair)
-            for line, pair in zip(lines, pairs, strict=True)
-        ]
-        highest = max(range(len(numbers)), key=lambda row: max(numbers[row]))
-        _check_gaps(max(numbers[highest]), len(numbers), path, lines[highest])
-        return numbers, True, lines
-    return pairs, False, lines
+    if not all(field.isdecimal() for pair in pairs for field in pair):
+        return pairs, lines
+    numbers = [
+        tuple(_node_number(field, path, line) for field in pair)
+        for line, pair in zip(lines, pairs, strict=True)
+    ]
+    highest = max(range(len(numbers)), key=lambda row: max(numbers[row]))
+    _check_gaps(max(numbers[highest]), len(numbers), path, lines[highest])
+    return numbers, lines
 
 
 def read_features(path: Path, names: NodeNames | None) -> Tensor:
     """Features (n, d), float32, finite."""
     ending = path.suffix.lower()
-    if ending == ".npz":
-        values = _sparse_rows(path)
-    elif ending == ".npy":
-        values = _array(path)
-    elif ending in (".csv", ".tsv"):
-        return _feature_table(path, names)
-    else:
+    if ending not in _ENDINGS["features"]:
         raise GraphError(f"{path}: features must be .npz, .npy, .csv or .tsv, not {ending!r}")
-    if names is not None:
-        raise GraphError(
-            f"{path}: the edges name their nodes, so features must be a table with the names in "
-            "its first column (.csv or .tsv)"
-        )
-    if values.ndim != 2 or values.dtype.kind not in "fiub":
-        raise GraphError(
-            f"{path}: features must be numbers of shape (nodes, features), got {values.dtype} of "
-            f"shape {values.shape}"
-        )
-    features = torch.from_numpy(values.astype(np.float32))
-    _check_finite(path, features)
+    if ending in (".csv", ".tsv"):
+        features = _feature_table(path, names)
+    else:
+        _check_numbered(path, names, "features must be a table with the names in its first column")
+        values = _sparse_rows(path) if ending == ".npz" else _array(path)
+        if values.ndim != 2 or values.dtype.kind not in "fiub":
+            raise GraphError(
+                f"{path}: features must be numbers of shape (nodes, features), got {values.dtype} "
+                f"of shape {values.shape}"
+            )
+        features = torch.from_numpy(values.astype(np.float32))
+    bad = ~features.isfinite()
+    if bool(bad.any()):
+        row, column = bad.nonzero()[0].tolist()
+        raise GraphError(f"{path}: the feature {column} of node {row} is not finite")
     return features
 
 
-def read_labels(path: Path, names: NodeNames | None) -> list[str]:
+def _labels(path: Path, names: NodeNames | None) -> list[str]:
     """The label of each node as text."""
     ending = path.suffix.lower()
     if ending in (".csv", ".tsv"):
         return _label_table(path, names)
     if ending != ".npy":
         raise GraphError(f"{path}: labels must be .npy, .csv or .tsv, not {ending!r}")
-    if names is not None:
-        raise GraphError(
-            f"{path}: the edges name their nodes, so labels must be a table of two columns, node "
-            "and label (.csv or .tsv)"
-        )
+    _check_numbered(path, names, "labels must be a table of two columns, node and label")
     values = _array(path)
     if values.ndim != 1 or values.dtype.kind not in "iuUSfb":
         raise GraphError(
             f"{path}: labels must be whole numbers or text of shape (nodes,), got {values.dtype} "
             f"of shape {values.shape}"
         )
-    if values.dtype.kind == "f":
-        if not np.array_equal(values, np.round(values)):
-            raise GraphError(f"{path}: labels must be whole numbers, got fractions or NaN")
-        values = values.astype(np.int64)
-    if values.dtype.kind == "b":
+    if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
+        raise GraphError(f"{path}: labels must be whole numbers, got fractions or NaN")
+    if values.dtype.kind in "fb":
         values = values.astype(np.int64)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     return [str(value) for value in values.tolist()]
+
+
+def _check_numbered(path: Path, names: NodeNames | None, what: str) -> None:
+    if names is not None:
+        raise GraphError(f"{path}: the edges name their nodes, so {what} (.csv or .tsv)")
 
 
 # --- the parts put together -----------------------------------------------------------------------
@@ -278,17 +260,13 @@ def _label_classes(labels: list[str] | None) -> tuple[tuple[str, ...], Tensor | 
     """Names of the classes, in numerical or else alphabetical order, and the class of each node."""
     if labels is None:
         return (), None
-    known = {label for label in labels if label and not _negative(label)}
+    known = {label for label in labels if label and not re.fullmatch(r"-\d+", label)}
     if not known:
         raise GraphError("no node has a label")
     numeric = all(label.isdecimal() and len(label) < 20 for label in known)
     names = sorted(known, key=lambda label: (int(label) if numeric else 0, label))
     number = {label: i for i, label in enumerate(names)}
     return tuple(names), torch.tensor([number.get(label, -1) for label in labels])
-
-
-def _negative(label: str) -> bool:
-    return label.startswith("-") and label[1:].isdecimal()
 
 
 def _degrees(edges: Tensor, nodes: int) -> Tensor:
@@ -299,78 +277,62 @@ def _degrees(edges: Tensor, nodes: int) -> Tensor:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def _table(path: Path) -> Rows:
-    lines = read_lines(path, error=GraphError)
-    return Rows(lines, str(path), error=GraphError, words=True)
-
-
 def _feature_table(path: Path, names: NodeNames | None) -> Tensor:
     rows: dict[int, list[float]] = {}
     width = 0
-    first = True
-    table = _table(path)
-    for line, fields, _ in table:
+    table = Rows(path, error=GraphError, words=True)
+    for place, (line, fields, _) in enumerate(table):
         cells = fields if names is None else fields[1:]
-        header = first and cells and not any(is_number(cell) for cell in cells)
-        first = False
-        if header:
-            continue
-        try:
-            numbers = [float(cell) for cell in cells]
-        except ValueError:
-            bad = next(cell for cell in cells if not is_number(cell))
-            raise table.problem(line, f"{quoted(bad)} is not a number") from None
-        width = width or len(numbers)
-        if len(numbers) != width or not width:
+        words = [cell for cell in cells if not is_number(cell)]
+        if place == 0 and words and len(words) == len(cells):
+            continue  # a header
+        if words:
+            raise table.problem(line, f"{quoted(words[0])} is not a number")
+        width = width or len(cells)
+        if len(cells) != width or not width:
             raise table.problem(
-                line, f"expected {width or 'one or more'} features, found {len(numbers)}"
+                line, f"expected {width or 'one or more'} features, found {len(cells)}"
             )
         node = len(rows) if names is None else names.number(fields[0])
         if node in rows:
             raise table.problem(line, f"node {quoted(fields[0])} has two rows")
-        rows[node] = numbers
+        rows[node] = [float(cell) for cell in cells]
         if len(rows) * width > _MAX_NUMBERS:
             raise table.problem(line, f"more than {_MAX_NUMBERS} numbers")
     if not rows:
         raise GraphError(f"{path} has no features")
-    features = torch.tensor([rows[node] for node in range(len(rows))])
-    _check_finite(path, features)
-    return features
+    return torch.tensor([rows[node] for node in range(len(rows))])
 
 
 def _label_table(path: Path, names: NodeNames | None) -> list[str]:
     labels: dict[int, str] = {}
-    highest = highest_line = 0
-    first = True
-    table = _table(path)
-    for line, fields, _ in table:
-        header = first and fields[-1].lower() in _LABEL_WORDS
-        header = header and (len(fields) == 1 or fields[0].lower() in _NODE_WORDS)
-        first = False
-        if header:
-            continue
+    line_of: dict[int, int] = {}
+    table = Rows(path, error=GraphError, words=True)
+    for place, (line, fields, _) in enumerate(table):
+        titles = [field.lower() for field in fields]
+        of_nodes = len(titles) == 1 or titles[0] in _NODE_WORDS
+        if place == 0 and titles[-1] in _LABEL_WORDS and of_nodes:
+            continue  # a header
         if len(fields) > 2 or (len(fields) == 1 and names is not None):
+            or_one = ", or one" if names is None else ""
             raise table.problem(
-                line,
-                "expected two columns, node and label"
-                + ("" if names is not None else ", or one")
-                + f"; found {len(fields)}",
+                line, f"expected two columns, node and label{or_one}; found {len(fields)}"
             )
-        node = len(labels)
-        if len(fields) == 2:
-            if names is None and not fields[0].isdecimal():
-                raise table.problem(
-                    line, f"{quoted(fields[0])} is not a node; the edges number them"
-                )
-            node = _node_number(fields[0], path, line) if names is None else names.number(fields[0])
+        if len(fields) == 1:
+            node = len(labels)
+        elif names is not None:
+            node = names.number(fields[0])
+        elif fields[0].isdecimal():
+            node = _node_number(fields[0], path, line)
+        else:
+            raise table.problem(line, f"{quoted(fields[0])} is not a node; the edges number them")
         if node in labels:
             raise table.problem(line, f"node {quoted(fields[0])} has two labels")
-        labels[node] = fields[-1]
-        if node > highest:
-            highest, highest_line = node, line
+        labels[node], line_of[node] = fields[-1], line
     if not labels:
         raise GraphError(f"{path} has no labels")
-    _check_gaps(highest, len(labels), path, highest_line)
+    highest = max(labels)
+    _check_gaps(highest, len(labels), path, line_of[highest])
     return [labels.get(node, "") for node in range(highest + 1)]
 
 
@@ -390,13 +352,6 @@ def _check_gaps(highest: int, rows: int, path: Path, line: int) -> None:
             f"{path}, line {line}: node {highest} in a table of {rows} rows; number nodes from 0 "
             "without such gaps, or give them names that are not numbers"
         )
-
-
-def _check_finite(path: Path, features: Tensor) -> None:
-    bad = ~features.isfinite()
-    if bool(bad.any()):
-        row, column = (int(i) for i in bad.nonzero()[0])
-        raise GraphError(f"{path}: the feature {column} of node {row} is not finite")
 
 
 # --- NumPy ----------------------------------------------------------------------------------------
@@ -425,8 +380,7 @@ def _sparse_rows(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """A matrix in compressed sparse rows, as `scipy.sparse.save_npz` writes it, made dense."""
     parts = _archive(path)
     form = parts.get("format", np.array(b"csr"))
-    kind = form.item() if form.size == 1 else form.tolist()
-    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    kind = str(form.astype(str)) if form.size == 1 else "of several values"
     missing = {"data", "indices", "indptr", "shape"} - parts.keys()
     if missing or kind != "csr":
         problem = f"format {quoted(kind)}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
@@ -459,31 +413,11 @@ def _archive(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_size(path, sum(entry.file_size for entry in archive.infolist()) // 4)
-            return {
-                entry.filename.removesuffix(".npy"): _member(archive, entry)
-                for entry in archive.infolist()
-                if entry.filename.endswith(".npy")
-            }
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
     except GraphError:
         raise
     except _UNREADABLE as error:
         raise GraphError(f"{path} is not a NumPy archive that is safe to read: {error}") from error
-
-
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
-    """An array of an archive, whose header may not claim more than the member holds."""
-    headers = {(1, 0): np_format.read_array_header_1_0, (2, 0): np_format.read_array_header_2_0}
-    with archive.open(entry) as file:
-        version = np_format.read_magic(file)
-        if version not in headers:
-            raise ValueError(f"{entry.filename} is of an unknown version of the format")
-        shape, _, dtype = headers[version](file)
-    # An item without bytes would let any number of them fit.
-    claimed = math.prod(shape) * max(1, dtype.itemsize)
-    if min(shape, default=0) < 0 or claimed > entry.file_size:
-        raise ValueError(f"{entry.filename} claims the shape {shape} in {entry.file_size} bytes")
-    with archive.open(entry) as file:
-        values: np.ndarray[Any, np.dtype[Any]] = np_format.read_array(file, allow_pickle=False)
-    return values

@@ -220,7 +220,7 @@ def _read_edges(path: Path) -> Graph:
     number: dict[str, int] = {}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     both_ways = False
-    rows = EdgeRows.of_file(path)
+    rows = EdgeRows(path)
     for _, child, parent in rows:
         ends = number.setdefault(child, len(number)), number.setdefault(parent, len(number))
         both_ways |= seen.setdefault((min(ends), max(ends)), ends) != ends

@@ -23,7 +23,7 @@ from beltrami.data.collect import unique_labels
 from beltrami.data.dag import Ints
 from beltrami.data.delimited import Rows
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.text import quoted, read_lines
+from beltrami.data.text import quoted
 
 TAXA = "taxa.marisa"
 NAME_PLACES = "scientific_name.marisa"
@@ -92,8 +92,7 @@ def read_ncbi_dump(folder: str | Path) -> Hierarchy:
 
 def _dump_rows(path: Path, least: int) -> Iterator[tuple[Rows, int, list[str]]]:
     """(reader, line, fields) of each row, which has at least so many fields."""
-    lines = read_lines(path, error=HierarchyError)
-    rows = Rows(lines, str(path), error=HierarchyError, delimiter="|", quotes=False)
+    rows = Rows(path, error=HierarchyError, delimiter="|", quotes=False)
     for line, fields, text in rows:
         if len(fields) < least:
             raise rows.problem(

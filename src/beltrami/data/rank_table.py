@@ -25,7 +25,7 @@ from beltrami.data.delimited import Row, Rows
 from beltrami.data.edge_list import COLUMN_NAMES
 from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
 from beltrami.data.ranks import PLACE_OF_RANK, RANKS, plain_rank
-from beltrami.data.text import quoted, read_lines
+from beltrami.data.text import quoted
 
 MIN_RANKS = 2  # a table has; one column is not a path
 MISSING_VALUE = "NA"  # what R writes for an empty cell
@@ -106,8 +106,7 @@ def is_rank_table(path: Path) -> bool:
 
 
 def _rows(path: Path) -> Rows:
-    lines = read_lines(path, error=HierarchyError)
-    return Rows(lines, str(path), error=HierarchyError, comments=True)
+    return Rows(path, error=HierarchyError, comments=True)
 
 
 def _header_row(body: Iterator[Row], rows: Rows) -> Row | None:

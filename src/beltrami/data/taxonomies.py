@@ -6,7 +6,6 @@ root is the one node that is nobody's child.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from beltrami.data.hierarchy import HierarchyError, quoted_names
 from beltrami.data.text import quoted
 from beltrami.data.tree import Tree
 
-__all__ = ["TaxonomyError", "Tree", "list_taxonomies", "load_taxonomy", "parse_edges", "read_edges"]
+__all__ = ["TaxonomyError", "Tree", "list_taxonomies", "load_taxonomy", "read_edges"]
 
 MIN_NODES = 3
 MAX_NODES = 2000  # all pairs of more nodes would not fit a laptop's patience
@@ -47,25 +46,14 @@ def read_edges(path: str | Path) -> Tree:
     except OSError as error:  # worded for those who gave it as --edges
         reason = error.strerror or str(error)
         raise TaxonomyError(f"cannot read the edge file {path}: {reason}") from error
-    return _tree(EdgeRows.of_file(path), name=path.stem)
-
-
-def parse_edges(lines: Sequence[str], *, name: str, source: str) -> Tree:
-    """The tree given by the lines of an edge file; `source` is how errors call the file."""
-    numbered = ((number, text) for number, text in enumerate(lines, start=1) if text.strip())
-    return _tree(EdgeRows(numbered, source), name=name)
-
-
-def _tree(rows: EdgeRows, *, name: str) -> Tree:
-    source = rows.source
     parent_of: dict[str, str] = {}
     line_of: dict[str, int] = {}
-    collector = Collector(source)
-    for line, child, parent in rows:
+    collector = Collector(str(path))
+    for line, child, parent in EdgeRows(path):
         if child in parent_of:
             again = "the same edge" if parent_of[child] == parent else "a second parent"
             raise TaxonomyError(
-                f"{source}, line {line}: {quoted(child)} has {again} (first on line "
+                f"{path}, line {line}: {quoted(child)} has {again} (first on line "
                 f"{line_of[child]}); a tree gives each node one parent, so remove one "
                 "of the two lines"
             )
@@ -73,18 +61,18 @@ def _tree(rows: EdgeRows, *, name: str) -> Tree:
         collector.edge(child, parent, line)
         if len(collector) > MAX_NODES:
             raise TaxonomyError(
-                f"{source}, line {line}: more than {MAX_NODES} nodes; pass a smaller subtree"
+                f"{path}, line {line}: more than {MAX_NODES} nodes; pass a smaller subtree"
             )
     if len(collector) < MIN_NODES:
         raise TaxonomyError(
-            f"{source} has {len(collector)} nodes; at least {MIN_NODES} are needed "
+            f"{path} has {len(collector)} nodes; at least {MIN_NODES} are needed "
             "(one line per edge: child, parent)"
         )
-    hierarchy = collector.hierarchy(name)
+    hierarchy = collector.hierarchy(path.stem)
     if len(hierarchy.roots) > 1:
         roots = [hierarchy.labels[root] for root in hierarchy.roots.tolist()]
         raise TaxonomyError(
-            f"{source} has {len(roots)} roots ({quoted_names(roots)}); a tree has one: add lines "
+            f"{path} has {len(roots)} roots ({quoted_names(roots)}); a tree has one: add lines "
             "that give them a common parent, or pass one of the trees"
         )
     return hierarchy.spanning_tree()

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from beltrami.data.delimited import Rows
-from beltrami.data.text import quoted, read_lines
+from beltrami.data.text import quoted
 
 SPLITS = ("train", "valid", "test")
 COLUMNS = ("head", "relation", "tail")
@@ -265,8 +265,7 @@ def _find(folder: Path, split: str) -> Path:
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
     """The triples of a file, checked for shape."""
-    lines = read_lines(path, error=TripleError)
-    rows = Rows(lines, str(path), error=TripleError, delimiter="\t", quotes=False)
+    rows = Rows(path, error=TripleError, delimiter="\t", quotes=False)
     for number, row in enumerate(rows):
         if number == 0 and tuple(field.lower() for field in row.fields) == COLUMNS:
             continue
