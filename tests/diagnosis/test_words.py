@@ -135,5 +135,5 @@ def test_the_interval_covers_the_correlation_of_normal_ranks() -> None:
 def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_bytes(b"a,1\nb\xe9,2\n")
-    with pytest.raises(ValueError, match=r"f\.csv, line 2 is not UTF-8"):
+    with pytest.raises(ValueError, match=r"f\.csv, line 2: not UTF-8"):
         read_frequencies(path)

@@ -84,17 +84,8 @@ class Watcher(Protocol):
         """It ended, or an earlier result was reused."""
 
 
-class Silent:
+class Silent(Watcher):
     """The watcher that ignores all events."""
-
-    def started(self, what: str) -> None:
-        """Ignore the start."""
-
-    def moved(self, share: float) -> None:
-        """Ignore the progress."""
-
-    def finished(self, what: str, reused: bool) -> None:
-        """Ignore the end."""
 
 
 @dataclass(frozen=True)
@@ -223,15 +214,14 @@ class _Work:
             rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
             self._drawn = [self.source.draw(indices) for indices in rows]
             if not all(float(sample.distances.max()) > 0 for sample in self._drawn):
-                whole = self.source.count <= config.sample
-                remedy = (
-                    "there is no geometry to find"
-                    if whole
-                    else "if not all points do, give a larger --sample"
-                )
+                points, name = len(self._drawn[0].rows), self.source.name
+                if self.source.count <= config.sample:
+                    raise ValueError(
+                        f"all {points} points of {name} coincide: there is no geometry to find"
+                    )
                 raise ValueError(
-                    f"all {len(self._drawn[0].rows)} points of "
-                    f"{'' if whole else 'a sample of '}{self.source.name} coincide: {remedy}"
+                    f"all {points} points of a sample of {name} coincide: if not all points do, "
+                    "give a larger --sample"
                 )
         return self._drawn
 

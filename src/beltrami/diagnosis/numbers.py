@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.analysis.results import Result
@@ -36,3 +40,23 @@ def as_interval(estimate: Mean) -> Interval:
     """Rebuild the interval from its JSON."""
     mean = estimate["mean"]
     return Interval(math.nan if mean is None else mean, estimate["half_width"])
+
+
+def number(value: float | None, digits: int | None = None) -> str:
+    """Text of three significant digits, or of `digits` after the point; a dash for None."""
+    if value is None:
+        return "–"
+    return (f"{value:.3g}" if digits is None else f"{value:.{digits}f}").replace("-", "−")
+
+
+def norm_summary(ordered: Tensor, quantiles: int) -> dict[str, Any]:
+    """Mean, extremes, median and quantiles of ascending norms."""
+    n = len(ordered)
+    at = torch.linspace(0, n - 1, min(quantiles, n)).round().long()
+    return {
+        "mean": float(ordered.mean()),
+        "least": float(ordered[0]),
+        "median": float(ordered[n // 2]),
+        "most": float(ordered[-1]),
+        "quantiles": [significant(v) for v in ordered[at].tolist()],
+    }

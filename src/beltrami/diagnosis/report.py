@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from beltrami.analysis.curvature_fit import LADDER
 from beltrami.analysis.intervals import Interval
-from beltrami.diagnosis.numbers import as_interval
+from beltrami.diagnosis.numbers import Mean, as_interval, number
 from beltrami.diagnosis.pictures import METHODS
 from beltrami.diagnosis.sentences import sentence
 from beltrami.diagnosis.superposition_report import superposition_section
@@ -46,19 +46,12 @@ def diagnosis_page(document: dict[str, Any]) -> Page:
     parts, source, verdict = document["parts"], document["source"], document["verdict"]
     tree = parts.get("tree-likeness")
     lead = f"{verdict['answer']} {verdict['reason']}" if verdict else "No verdict was asked for."
-    notes = tuple(sentence(note) for note in document["notes"])
-    sections = [
-        *([Section("To keep in mind", notes)] if notes else []),
-        *([Section("How the verdict is reached", (verdict["rule"],))] if verdict else []),
-        *([_delta_section(tree)] if tree else []),
-        *([_curvature_section(parts["curvature"])] if "curvature" in parts else []),
-        *([_products_section(parts["products"])] if "products" in parts else []),
-        *([_pictures_section(parts["pictures"])] if "pictures" in parts else []),
-        *([_vectors_section(parts["vectors"])] if "vectors" in parts else []),
-        *([superposition_section(parts["superposition"])] if "superposition" in parts else []),
-        *([_words_section(parts["words"])] if "words" in parts else []),
-        *([_prompts_section(parts["prompts"])] if "prompts" in parts else []),
-    ]
+    sections = []
+    if notes := tuple(sentence(note) for note in document["notes"]):
+        sections.append(Section("To keep in mind", notes))
+    if verdict:
+        sections.append(Section("How the verdict is reached", (verdict["rule"],)))
+    sections += [section(parts[name]) for name, section in _SECTIONS.items() if name in parts]
     return Page(
         title=f"{source['name']}: how tree-like?",
         lead=lead,
@@ -76,65 +69,48 @@ def main_table(document: dict[str, Any]) -> Table:
     return Table(
         f"{document['source']['name']}: ± is a 95 % interval",
         ("Value",),
-        tuple(Row(name, hint, (value,)) for name, hint, value in _main_rows(document)),
+        tuple(_row(*row) for row in _main_rows(document)),
     )
 
 
 def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     parts = document["parts"]
-    if "tree-likeness" in parts:
-        tree = parts["tree-likeness"]
-        delta = {name: as_interval(estimate) for name, estimate in tree["relative_delta"].items()}
-        yield (
-            "Excess of δ over noise",
-            "below 0: more tree-like than noise",
-            as_interval(tree["excess_over_noise"]).format(),
-        )
-        way = as_interval(tree["way_from_noise_to_a_tree"])
-        yield "Way from noise to a tree", "0 is noise, 1 is a tree", way.format()
-        yield "Relative δ", "2δ/diameter", delta[DATA].format()
+    if tree := parts.get("tree-likeness"):
+        delta = {name: _mean(estimate) for name, estimate in tree["relative_delta"].items()}
+        excess, way = _mean(tree["excess_over_noise"]), _mean(tree["way_from_noise_to_a_tree"])
+        yield "Excess of δ over noise", "below 0: more tree-like than noise", excess
+        yield "Way from noise to a tree", "0 is noise, 1 is a tree", way
+        yield "Relative δ", "2δ/diameter", delta[DATA]
         for name, words in tree["noises"].items():
-            yield f"of {name}", words, delta[name].format()
+            yield f"of {name}", words, delta[name]
         for name, words in REFERENCES.items():
-            yield f"of a {name}", words, delta[name].format()
-    if "curvature" in parts:
-        fits = parts["curvature"]
-        best = next(f for f in fits["fits"] if f["dimensions"] == fits["best_dimensions"])
-        yield (
-            "√c·diameter that fits best",
-            f"in {best['dimensions']} dimensions; 0 is flat",
-            _bend(best),
-        )
+            yield f"of a {name}", words, delta[name]
+    if fits := parts.get("curvature"):
+        place = [fit["dimensions"] for fit in fits["fits"]].index(fits["best_dimensions"])
+        best, noise = fits["fits"][place], fits["noise_fits"][place]
+        dimensions = f"in {best['dimensions']} dimensions; 0 is flat"
+        yield "√c·diameter that fits best", dimensions, _bend(best)
         yield "Distortion, hyperbolic", "0 is perfect", f"{best['distortion']:.3f}"
         yield "Distortion, flat", "as many dimensions", f"{best['flat_distortion']:.3f}"
-        noise = next(f for f in fits["noise_fits"] if f["dimensions"] == best["dimensions"])
         both = f"{noise['distortion']:.3f} and {noise['flat_distortion']:.3f}"
         yield "Distortions of noise", "hyperbolic and flat", both
-    if "vectors" in parts:
-        vectors = parts["vectors"]
+    if vectors := parts.get("vectors"):
         if dimension := vectors.get("intrinsic_dimension"):
-            yield "Intrinsic dimension", "by the two nearest", _number(dimension["two_nearest"], 1)
-        yield "Mean cosine", "1: all one way", _number(vectors["isotropy"]["mean_cosine"], 3)
-    if "overlaps" in parts.get("superposition", {}):
-        overlap = parts["superposition"]
-        both = f"{_number(overlap['ratio'])} and {_number(overlap['ratio_centred'])}"
-        yield "Overlap of rows, times 1/m", "raw and centred; 1: as random", both
-    elif "missing" in parts.get("superposition", {}):
-        yield "Overlap of rows, times 1/m", parts["superposition"]["missing"], "not measured"
-    if "prompts" in parts:
-        prompts = parts["prompts"]
-        yield (
-            "Excess of δ over noise, prompts",
-            f"tokens of {prompts['prompts']:,} prompts",
-            as_interval(prompts["excess_over_noise"]).format(),
-        )
-    if "spearman_of_norm_and_frequency" in parts.get("words", {}):
-        frequencies = parts["words"]
-        yield (
-            "Rank correlation of norm and frequency",
-            f"{frequencies['words']:,} words",
-            _of(frequencies["spearman_of_norm_and_frequency"]),
-        )
+            yield "Intrinsic dimension", "by the two nearest", number(dimension["two_nearest"], 1)
+        yield "Mean cosine", "1: all one way", number(vectors["isotropy"]["mean_cosine"], 3)
+    if overlap := parts.get("superposition"):
+        title = "Overlap of rows, times 1/m"
+        if "missing" in overlap:
+            yield title, overlap["missing"], "not measured"
+        else:
+            both = f"{number(overlap['ratio'])} and {number(overlap['ratio_centred'])}"
+            yield title, "raw and centred; 1: as random", both
+    if prompts := parts.get("prompts"):
+        tokens = f"tokens of {prompts['prompts']:,} prompts"
+        yield "Excess of δ over noise, prompts", tokens, _mean(prompts["excess_over_noise"])
+    if correlation := parts.get("words", {}).get("spearman_of_norm_and_frequency"):
+        count = f"{parts['words']['words']:,} words"
+        yield "Rank correlation of norm and frequency", count, _of(correlation)
 
 
 def _delta_figure(tree: dict[str, Any]) -> Figure:
@@ -152,26 +128,20 @@ def _delta_figure(tree: dict[str, Any]) -> Figure:
         description="How tree-like the data are, and noise, trees, spheres and random graphs.",
         x_label="2δ/diameter",
     )
-    of = "all points" if tree["all_points"] else "points"
-    each = "base points" if tree["all_points"] else "samples"
+    of, each = ("all points", "base points") if tree["all_points"] else ("points", "samples")
+    plain, *more = tree["noises"].values()
+    rest = f"; noise of equal lengths is {more[0]}" if more else ""
     return Figure(
         "Further left is more tree-like",
         svg,
         f"{tree['compared']:,} {of}, {tree['samples']} {each}, each beside references of about its "
-        f"size. {_noises_told(tree)}",
+        f"size. Noise is {plain}{rest}.",
         wide=True,
     )
 
 
-def _noises_told(tree: dict[str, Any]) -> str:
-    plain, *more = tree["noises"].values()
-    rest = f"; noise of equal lengths is {more[0]}" if more else ""
-    return f"Noise is {plain}{rest}."
-
-
 def _delta_section(tree: dict[str, Any]) -> Section:
-    samples = tree["samples"]
-    columns = tuple(f"{i + 1}" for i in range(samples))
+    columns = tuple(f"{i + 1}" for i in range(tree["samples"]))
     rows = tuple(
         Row(name, "", tuple(f"{v:.4f}" for v in values)) for name, values in tree["values"].items()
     )
@@ -179,8 +149,8 @@ def _delta_section(tree: dict[str, Any]) -> Section:
         "δ, and why it is compared",
         (
             *WHAT_DELTA_IS,
-            f"δ itself is {_number(tree['delta']['mean'])} at a diameter of "
-            f"{_number(tree['diameter']['mean'])} in the mean. By the rule of thumb "
+            f"δ itself is {number(tree['delta']['mean'])} at a diameter of "
+            f"{number(tree['diameter']['mean'])} in the mean. By the rule of thumb "
             "(0.144/relative δ)² that would be curvature "
             f"−{tree['curvature_by_rule_of_thumb']:.3g}, in units in which the Poincaré disk's is "
             "−1.",
@@ -213,9 +183,9 @@ def _curvature_section(fits: dict[str, Any]) -> Section:
                 _bend(fit),
                 f"{fit['distortion']:.3f}",
                 f"{fit['flat_distortion']:.3f}",
-                _number(fit["c"]),
-                _number(fit["by_delta"]),
-                _number(fit["by_triangles"]),
+                number(fit["c"]),
+                number(fit["by_delta"]),
+                number(fit["by_triangles"]),
             ),
         )
         for whose, group in (("", fits["fits"]), ("noise", fits["noise_fits"]))
@@ -253,22 +223,15 @@ def _products_section(part: dict[str, Any]) -> Section:
         description="Distortion of pairs that were not fitted.",
         x_label="Distortion",
     )
-    rows = tuple(
-        Row(
-            fit["name"],
-            "",
-            (
-                Interval(fit["distortion"], fit["half_width"]).format(),
-                ", ".join(_number(c) for c in fit["curvatures"]),
-            ),
-        )
-        for fit in part["fits"]
-    )
-    best = part["fits"][0]["name"]
+    rows = []
+    for fit in part["fits"]:
+        distortion = Interval(fit["distortion"], fit["half_width"]).format()
+        curvatures = ", ".join(number(c) for c in fit["curvatures"])
+        rows.append(Row(fit["name"], "", (distortion, curvatures)))
     verdict = (
-        f"{best} distorts least, and clearly less than any single space."
+        "and clearly less than any single space"
         if part["clear"]
-        else f"{best} distorts least, but no product is clearly better than the best single space."
+        else "but no product is clearly better than the best single space"
     )
     return Section(
         "Products of spaces",
@@ -276,10 +239,10 @@ def _products_section(part: dict[str, Any]) -> Section:
             "Hyperbolic (H), flat (E) and spherical (S) factors, with as many dimensions in all, "
             f"fitted to {part['compared']} points {part['samples']} times by gradient steps, and "
             "judged by pairs that were held out.",
-            verdict,
+            f"{part['fits'][0]['name']} distorts least, {verdict}.",
         ),
         (Figure("Products of spaces", chart, "With 95 % intervals over samples.", wide=True),),
-        (Table("Products", ("Distortion", "Curvatures"), rows, head="Product"),),
+        (Table("Products", ("Distortion", "Curvatures"), tuple(rows), head="Product"),),
     )
 
 
@@ -314,33 +277,30 @@ def _vectors_section(part: dict[str, Any]) -> Section:
         y_label="Share of rows",
         share=True,
     )
+    lengths = ", ".join(number(norms[name]) for name in ("least", "median", "most"))
     rows = [
-        Row("Norm", "least, median, most", (_three(norms, "least", "median", "most"),)),
-        Row("Variation of norms", "standard deviation/mean", (_number(norms["variation"]),)),
-        Row("Mean cosine", "of pairs", (_number(isotropy["mean_cosine"]),)),
-        Row("Overlap", "mean squared cosine", (_number(isotropy["mean_squared_cosine"]),)),
-        Row("of random directions", "1/d", (_number(isotropy["random_overlap"]),)),
-        Row("at least", "Welch's bound", (_number(isotropy["least_overlap"]),)),
-        Row("Effective dimensions", "(Σλ)²/Σλ²", (_number(isotropy["effective_dimensions"]),)),
+        _row("Norm", "least, median, most", lengths),
+        _row("Variation of norms", "standard deviation/mean", number(norms["variation"])),
+        _row("Mean cosine", "of pairs", number(isotropy["mean_cosine"])),
+        _row("Overlap", "mean squared cosine", number(isotropy["mean_squared_cosine"])),
+        _row("of random directions", "1/d", number(isotropy["random_overlap"])),
+        _row("at least", "Welch's bound", number(isotropy["least_overlap"])),
+        _row("Effective dimensions", "(Σλ)²/Σλ²", number(isotropy["effective_dimensions"])),
     ]
     if dimension := part.get("intrinsic_dimension"):
-        rows.append(
-            Row(
-                "Intrinsic dimension",
-                f"two nearest, and likelihood of {dimension['k']:.0f}",
-                (f"{_number(dimension['two_nearest'])} and {_number(dimension['likelihood'])}",),
-            )
-        )
+        ways = f"two nearest, and likelihood of {dimension['k']:.0f}"
+        both = f"{number(dimension['two_nearest'])} and {number(dimension['likelihood'])}"
+        rows.append(_row("Intrinsic dimension", ways, both))
     if hubs := part.get("hubness"):
         rows += [
-            Row("Hubness", "skewness of neighbour counts", (_number(hubs["skewness"]),)),
-            Row("Greatest hub", f"neighbour of {hubs['largest']:.0f}", (hubs["hub_label"],)),
-            Row("Nobody's neighbour", "share of rows", (_number(hubs["never"]),)),
+            _row("Hubness", "skewness of neighbour counts", number(hubs["skewness"])),
+            _row("Greatest hub", f"neighbour of {hubs['largest']:.0f}", hubs["hub_label"]),
+            _row("Nobody's neighbour", "share of rows", number(hubs["never"])),
         ]
     tables = [Table(f"Of {part['compared']:,} rows; norms of all", ("Value",), tuple(rows))]
     if "bands" in norms:
         bands = tuple(
-            Row(b["name"], f"{b['from']:.3g} to {b['to']:.3g}", (", ".join(b["examples"]),))
+            _row(b["name"], f"{b['from']:.3g} to {b['to']:.3g}", ", ".join(b["examples"]))
             for b in norms["bands"]
         )
         tables.append(Table("What lives where", ("Examples",), bands, head="Norm", prose=True))
@@ -383,10 +343,7 @@ def _words_section(part: dict[str, Any]) -> Section:
         Row(
             f"10^{band['from_log10']}" + ("+" if band["from_log10"] >= 7 else ""),
             "",
-            (
-                f"{band['words']:,}",
-                Interval(band["mean_norm"], band["half_width"]).format(),
-            ),
+            (f"{band['words']:,}", Interval(band["mean_norm"], band["half_width"]).format()),
         )
         for band in reversed(bands)
     )
@@ -398,15 +355,11 @@ def _words_section(part: dict[str, Any]) -> Section:
             Interval(law["exponent"], law["half_width"]).format(2),
             f"{law['xmin']:.0f}",
             f"{law['tail']:,.0f} of {law['count']:,.0f}",
-            _number(law["p_value"]),
+            number(law["p_value"]),
         )
-        tables.append(
-            Table(
-                "Power law of the frequencies",
-                ("Exponent", "From count", "Words in it", "p-value"),
-                (Row("Fit", "", cells),),
-            )
-        )
+        columns = ("Exponent", "From count", "Words in it", "p-value")
+        row = Row("Fit", "", cells)
+        tables.append(Table("Power law of the frequencies", columns, (row,)))
     figure = Figure("Norm by frequency", chart, "With 95 % intervals of the means.", wide=True)
     return Section("Frequencies", tuple(paragraphs), (figure,), tuple(tables))
 
@@ -420,20 +373,13 @@ def _prompts_section(part: dict[str, Any]) -> Section:
         y_label="Share of prompts",
         share=True,
     )
+    excess = _mean(part["excess_over_noise"])
     rows = [
-        Row("Relative δ", "mean over prompts", (as_interval(part["relative_delta"]).format(),)),
-        Row("of noise", "as many tokens, same spread", (as_interval(part["noise"]).format(),)),
-        Row(
-            f"of {AT_RADII}",
-            "as far from the mean",
-            (as_interval(part["noise_of_equal_lengths"]).format(),),
-        ),
-        Row(
-            "Excess over noise",
-            "of the two that with less",
-            (as_interval(part["excess_over_noise"]).format(),),
-        ),
-        Row("Correlation with tokens", "Spearman's", (_of(part["correlation_with_tokens"]),)),
+        _row("Relative δ", "mean over prompts", _mean(part["relative_delta"])),
+        _row("of noise", "as many tokens, same spread", _mean(part["noise"])),
+        _row(f"of {AT_RADII}", "as far from the mean", _mean(part["noise_of_equal_lengths"])),
+        _row("Excess over noise", "of the two that with less", excess),
+        _row("Correlation with tokens", "Spearman's", _of(part["correlation_with_tokens"])),
     ]
     paragraphs = [
         f"The tokens of {part['prompts']:,} prompts of {part['file']}, in layer "
@@ -442,27 +388,40 @@ def _prompts_section(part: dict[str, Any]) -> Section:
         f"Left out for fewer than 4 tokens: {part['left_out_for_fewer_than_4_tokens']}. Cut off "
         f"where the model ends: {part['cut_off']}.",
     ]
-    if (known := part["correctness"]) is not None:
-        if "missing" in known:
-            paragraphs.append(f"Not compared with answers: {known['missing']}.")
-        else:
-            rows += [
-                Row(
-                    "δ of prompts answered rightly",
-                    f"{known['right']} prompts",
-                    (as_interval(known["delta_of_right"]).format(),),
-                ),
-                Row(
-                    "and wrongly",
-                    f"{known['wrong']} prompts",
-                    (as_interval(known["delta_of_wrong"]).format(),),
-                ),
-                Row("Correlation with being right", "of δ", (_of(known["correlation"]),)),
-                Row("", "of the excess over noise", (_of(known["correlation_of_excess"]),)),
-            ]
+    known = part["correctness"]
+    if known is not None and "missing" in known:
+        paragraphs.append(f"Not compared with answers: {known['missing']}.")
+    elif known is not None:
+        right, wrong = f"{known['right']} prompts", f"{known['wrong']} prompts"
+        rows += [
+            _row("δ of prompts answered rightly", right, _mean(known["delta_of_right"])),
+            _row("and wrongly", wrong, _mean(known["delta_of_wrong"])),
+            _row("Correlation with being right", "of δ", _of(known["correlation"])),
+            _row("", "of the excess over noise", _of(known["correlation_of_excess"])),
+        ]
     figure = Figure("δ of prompts", chart, "Outlines: shares of prompts.", wide=True)
     table = Table("Prompts; ± is a 95 % interval", ("Value",), tuple(rows))
     return Section("Prompts", tuple(paragraphs), (figure,), (table,))
+
+
+_SECTIONS: dict[str, Callable[[dict[str, Any]], Section]] = {
+    "tree-likeness": _delta_section,
+    "curvature": _curvature_section,
+    "products": _products_section,
+    "pictures": _pictures_section,
+    "vectors": _vectors_section,
+    "superposition": superposition_section,
+    "words": _words_section,
+    "prompts": _prompts_section,
+}
+
+
+def _row(name: str, hint: str, value: str) -> Row:
+    return Row(name, hint, (value,))
+
+
+def _mean(estimate: Mean) -> str:
+    return as_interval(estimate).format()
 
 
 def _relation(correlation: dict[str, float | None]) -> str:
@@ -480,9 +439,9 @@ def _of(correlation: dict[str, Any] | None) -> str:
     if "missing" in correlation:
         return f"not measured: {correlation['missing']}"
     if correlation["low"] is None:
-        return _number(correlation["value"], 3)
-    ends = f"{_number(correlation['low'], 3)} to {_number(correlation['high'], 3)}"
-    return f"{_number(correlation['value'], 3)} ({ends})"
+        return number(correlation["value"], 3)
+    value, low, high = (number(correlation[key], 3) for key in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -490,8 +449,8 @@ def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Source", f"{source['name']} ({source['kind']})"
     yield "Points that are used", f"{source['points']:,}"
     for name, value in source["facts"].items():
-        words = name.replace("_", " ").capitalize()
-        yield words, f"{value:,}" if isinstance(value, int) else _plain(value)
+        text = f"{value:.3g}" if isinstance(value, float) else str(value)
+        yield name.replace("_", " ").capitalize(), f"{value:,}" if isinstance(value, int) else text
     settings = document["settings"]
     yield "Sample", f"{settings['sample']:,} points, {settings['repeats']} times"
     yield "Seed", str(settings["seed"])
@@ -506,17 +465,3 @@ def _bend(fit: dict[str, Any]) -> str:
     if fit["low"] is None:
         return f"{fit['bend']:.2g}"
     return f"{fit['bend']:.2g} ({fit['low']:.2g} to {fit['high']:.2g})"
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _number(value: float | None, digits: int | None = None) -> str:
-    if value is None:
-        return "–"
-    return (f"{value:.3g}" if digits is None else f"{value:.{digits}f}").replace("-", "−")
-
-
-def _three(numbers: dict[str, Any], *names: str) -> str:
-    return ", ".join(_number(numbers[name]) for name in names)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from beltrami.analysis.superposition import Overlaps, overlaps, unused_rows
 from beltrami.data.vectors import Unembedding
-from beltrami.diagnosis.numbers import finite, significant
+from beltrami.diagnosis.numbers import finite, norm_summary, significant
 from beltrami.diagnosis.source import Tick
 
 PAIRS = 200_000  # for the picture, and for means of |cos| of large tables
@@ -70,7 +70,8 @@ def superposition(
     result["overlaps"] = _written(measured)
     result["ratio"] = measured.mean_squared / measured.random
     result["ratio_centred"] = finite(measured.mean_squared_centred / measured.random)
-    result["norms"] = _norms(norms[used])
+    result["norms"] = norm_summary(norms[used].sort().values, QUANTILES)
+    result["norms"]["deviation"] = float(norms[used].std())
     result["reading"] = reading(result)
     return result
 
@@ -133,26 +134,22 @@ class _Rows:
 
     def __call__(self) -> Iterator[Tensor]:
         """All rows; those that are not finite as 0, so that sums stay numbers."""
-        for _, block in self._blocks():
-            yield _mended(block)
+        return (_mended(block) for block in self._blocks())
 
     def first_look(self) -> tuple[Tensor, Tensor]:
         """Norms of all rows, (n,), and the rows in few dimensions, (n, k); float64."""
-        n, width = self.vectors.rows, self.vectors.width
-        norms = torch.empty(n, dtype=torch.float64)
-        projection = _projection(width)
-        sketch = torch.empty(n, projection.shape[1], dtype=torch.float64)
-        for first, block in self._blocks():
-            rows = slice(first, first + len(block))
+        projection = _projection(self.vectors.width)
+        norms, sketch = [], []
+        for block in self._blocks():
             wide = block.double()
-            norms[rows] = torch.linalg.vector_norm(wide, dim=1)
-            sketch[rows] = _mended(wide) @ projection
-        return norms, sketch
+            norms.append(torch.linalg.vector_norm(wide, dim=1))
+            sketch.append(_mended(wide) @ projection)
+        return torch.cat(norms), torch.cat(sketch)
 
-    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
+    def _blocks(self) -> Iterator[Tensor]:
         step = max(1, NUMBERS_AT_ONCE // self.vectors.width)
-        for first, block in self.vectors.blocks(step):
-            yield first, block
+        for _, block in self.vectors.blocks(step):
+            yield block
             self._read += len(block)
             self._tick(min(1.0, self._read / (_PASSES * self.vectors.rows)))
 
@@ -178,17 +175,3 @@ def _written(measured: Overlaps) -> dict[str, Any]:
         else:
             numbers[name] = finite(value) if isinstance(value, float) else value
     return numbers
-
-
-def _norms(norms: Tensor) -> dict[str, Any]:
-    ordered = norms.sort().values
-    n = len(ordered)
-    at = torch.linspace(0, n - 1, min(QUANTILES, n)).round().long()
-    return {
-        "mean": float(ordered.mean()),
-        "deviation": float(ordered.std()),
-        "least": float(ordered[0]),
-        "median": float(ordered[n // 2]),
-        "most": float(ordered[-1]),
-        "quantiles": [significant(v) for v in ordered[at].tolist()],
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from beltrami.diagnosis.numbers import number as number  # also for the pages of recipes
 from beltrami.diagnosis.superposition import as_overlaps, left_out
 from beltrami.report.charts import histogram
 from beltrami.report.page import Figure, Row, Section, Table
@@ -21,6 +22,7 @@ ROLES = {
     "embedding": "the token embedding, as the output table is tied to it, or there is none",
     "rows": "the rows of the table",
 }
+NORMS = {"mean": "mean", "deviation": "standard deviation", "least": "least", "most": "most"}
 
 
 def superposition_section(result: dict[str, Any]) -> Section:
@@ -77,17 +79,9 @@ def _table(result: dict[str, Any]) -> Table:
         Row("From equal overlaps", "0: an equiangular frame", _pair(measured, "etf_distance")),
         Row("of random directions", "1/m", (number(measured["random"]),) * 2),
         Row("at least", "Welch's bound", (number(measured["welch"]),) * 2),
-        Row("Norm", "mean", (number(norms["mean"]), "–")),
-        Row("Norm", "standard deviation", (number(norms["deviation"]), "–")),
-        Row("Norm", "least", (number(norms["least"]), "–")),
-        Row("Norm", "most", (number(norms["most"]), "–")),
+        *(Row("Norm", hint, (number(norms[name]), "–")) for name, hint in NORMS.items()),
     )
     return Table(f"Overlaps in {measured['dimensions']:,} dimensions", ("Raw", "Centred"), rows)
-
-
-def number(value: float | None) -> str:
-    """Three digits, or a dash."""
-    return "–" if value is None else f"{value:.3g}".replace("-", "−")
 
 
 def _pair(measured: dict[str, Any], name: str) -> tuple[str, str]:

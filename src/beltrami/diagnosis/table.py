@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from beltrami.analysis.hubness import hubness
 from beltrami.analysis.intrinsic_dimension import intrinsic_dimension
 from beltrami.analysis.isotropy import isotropy
-from beltrami.diagnosis.numbers import plain, significant
+from beltrami.diagnosis.numbers import norm_summary, plain
 from beltrami.diagnosis.source import Tick, VectorSource
 
 NEIGHBOURS, OF_HUBS = 20, 10
@@ -39,16 +38,9 @@ def table(source: VectorSource, rows: Tensor, tick: Tick) -> dict[str, Any]:
 def norms(source: VectorSource) -> dict[str, Any]:
     """How long rows are, and, where they have labels, which."""
     ordered, place = source.norms.sort()
-    n = len(ordered)
-    at = torch.linspace(0, n - 1, min(QUANTILES, n)).round().long()
-    result: dict[str, Any] = {
-        "mean": float(ordered.mean()),
-        "least": float(ordered[0]),
-        "median": float(ordered[n // 2]),
-        "most": float(ordered[-1]),
-        "variation": float(ordered.std() / ordered.mean()) if n > 1 and ordered[-1] > 0 else 0.0,
-        "quantiles": [significant(v) for v in ordered[at].tolist()],
-    }
+    result = norm_summary(ordered, QUANTILES)
+    varied = len(ordered) > 1 and ordered[-1] > 0
+    result["variation"] = float(ordered.std() / ordered.mean()) if varied else 0.0
     if source.labels is not None:
         result["bands"] = [_band(source, name, share, ordered, place) for name, share in BANDS]
     return result

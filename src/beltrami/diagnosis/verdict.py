@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from beltrami.diagnosis.numbers import as_interval
@@ -36,14 +36,8 @@ class Verdict:
     worth_trying: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """For the document."""
-        return {
-            "answer": self.answer,
-            "reason": self.reason,
-            "level": self.level,
-            "worth_trying": self.worth_trying,
-            "rule": RULE,
-        }
+        """The fields, and the rule, for the document."""
+        return {**asdict(self), "rule": RULE}
 
 
 def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0) -> Verdict:
@@ -61,71 +55,48 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
         f"to noise is {excess.format()}."
     )
     if broken > BROKEN:
-        return Verdict(
-            f"It cannot be told: {broken:.1%} of the triangles are none, so that these are no "
-            "distances of any space.",
+        return _unclear(
+            f"{broken:.1%} of the triangles are none, so that these are no distances of any space.",
             reason,
-            "unclear",
-            False,
         )
     if tree["way_from_noise_to_a_tree"]["mean"] is None:
-        return Verdict(
-            "It cannot be told: noise of this size and spread is a tree itself.",
-            reason,
-            "unclear",
-            False,
-        )
-    if way.mean >= LITTLE and excess.mean + (excess.half_width or 0.0) >= 0:
-        return Verdict(
-            "It cannot be told: these data look more tree-like than noise, but the samples differ "
-            "too much. More --repeats would narrow the interval.",
-            reason,
-            "unclear",
-            False,
-        )
+        return _unclear("noise of this size and spread is a tree itself.", reason)
     if excess.mean + (excess.half_width or 0.0) >= 0:
-        return Verdict(
-            "Hyperbolic geometry is not expected to help here: these data are no more tree-like "
-            "than noise.",
-            reason,
-            "none",
-            False,
-        )
+        if way.mean >= LITTLE:
+            return _unclear(
+                "these data look more tree-like than noise, but the samples differ too much. More "
+                "--repeats would narrow the interval.",
+                reason,
+            )
+        answer = "not expected to help here: these data are no more tree-like than noise."
+        return Verdict(f"Hyperbolic geometry is {answer}", reason, "none", False)
     reason += f" They are {way.mean:.0%} of the way from noise to a tree."
-    level = "little" if way.mean < LITTLE else "strong" if way.mean >= STRONG else "some"
-    if level == "little":
-        return Verdict(
-            "Hyperbolic geometry is expected to help little: these data are only slightly more "
-            "tree-like than noise.",
-            reason,
-            level,
-            False,
-        )
-    how = "strongly" if level == "strong" else "somewhat"
-    fit = distortions(fits) if fits is not None else None
-    if fit is None:
-        return Verdict(f"These data are {how} tree-like.", reason, level, True)
+    if way.mean < LITTLE:
+        answer = "expected to help little: these data are only slightly more tree-like than noise."
+        return Verdict(f"Hyperbolic geometry is {answer}", reason, "little", False)
+    level = "strong" if way.mean >= STRONG else "some"
+    like = f"these data are {'strongly' if level == 'strong' else 'somewhat'} tree-like"
+    if fits is None:
+        return Verdict(f"{like.capitalize()}.", reason, level, True)
+    fit = distortions(fits)
     reason += (
         f" In {fit.dimensions} dimensions hyperbolic space distorts the distances by "
         f"{fit.hyperbolic:.3f} in the mean and flat space by {fit.flat:.3f}; of noise these "
         f"are {fit.noise_hyperbolic:.3f} and {fit.noise_flat:.3f}."
     )
     if fit.hyperbolic > (1 - WORTH) * fit.flat:
-        return Verdict(
-            f"These data are {how} tree-like, but flat space holds them about as well: try "
-            "hyperbolic geometry only where few dimensions count.",
-            reason,
-            level,
-            False,
+        answer = (
+            f"{like.capitalize()}, but flat space holds them about as well: try hyperbolic "
+            "geometry only where few dimensions count."
         )
+        return Verdict(answer, reason, level, False)
     chance = "is expected to help" if level == "strong" else "may help"
-    return Verdict(
-        f"Hyperbolic geometry {chance}: these data are {how} tree-like. Try it beside its "
-        "Euclidean twin.",
-        reason,
-        level,
-        True,
-    )
+    answer = f"Hyperbolic geometry {chance}: {like}. Try it beside its Euclidean twin."
+    return Verdict(answer, reason, level, True)
+
+
+def _unclear(why: str, reason: str) -> Verdict:
+    return Verdict(f"It cannot be told: {why}", reason, "unclear", False)
 
 
 @dataclass(frozen=True)

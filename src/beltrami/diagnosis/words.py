@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -14,9 +12,9 @@ import torch
 
 from beltrami.analysis.correlation import spearman
 from beltrami.analysis.power_law import FEWEST_IN_TAIL, power_law_fit
+from beltrami.data.delimited import read_records
 from beltrami.diagnosis.numbers import finite, mean_of, plain
 from beltrami.diagnosis.source import Tick, VectorSource
-from beltrami.diagnosis.text_files import read_text
 
 WORDFREQ = "wordfreq, English"
 PER = 1e9  # words: Zipf's scale is the logarithm of occurrences in so many
@@ -79,21 +77,18 @@ def read_frequencies(path: Path) -> dict[str, float]:
     """Label and count of each line of a CSV or TSV file; a header is skipped."""
     frequencies: dict[str, float] = {}
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    lines = io.StringIO(read_text(path, "--frequencies"), newline="")
-    for number, fields in enumerate(csv.reader(lines, delimiter=delimiter), 1):
-        if not fields:
-            continue
+    for number, (line, fields) in enumerate(read_records(path, delimiter, error=ValueError)):
+        where = f"--frequencies {path}, line {line}"
         try:
             label, count = fields[0], float(fields[1])
         except (IndexError, ValueError) as error:
-            if number == 1:
+            if number == 0:
                 continue
             raise ValueError(
-                f"--frequencies {path}, line {number}: expected label and count, got "
-                f"{delimiter.join(fields)!r}"
+                f"{where}: expected label and count, got {delimiter.join(fields)!r}"
             ) from error
         if not 0 <= count < math.inf:
-            raise ValueError(f"--frequencies {path}, line {number}: {count} is not a count")
+            raise ValueError(f"{where}: {count} is not a count")
         frequencies[label] = count
     if not frequencies:
         raise ValueError(f"--frequencies {path} has no counts")
