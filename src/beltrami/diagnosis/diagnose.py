@@ -84,8 +84,17 @@ class Watcher(Protocol):
         """It ended, or an earlier result was reused."""
 
 
-class Silent(Watcher):
+class Silent:
     """The watcher that ignores all events."""
+
+    def started(self, what: str) -> None:
+        """Ignore the start."""
+
+    def moved(self, share: float) -> None:
+        """Ignore the progress."""
+
+    def finished(self, what: str, reused: bool) -> None:
+        """Ignore the end."""
 
 
 @dataclass(frozen=True)
