@@ -24,7 +24,7 @@ from beltrami.analysis.superposition import fit_exponent
 from beltrami.data.atomic import write_atomically
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.laws import law_number
-from beltrami.recipes.superposition.measures import HALF, LOSS, ONE, key, regimes_of
+from beltrami.recipes.superposition.measures import HALF, LOSS, ONE, StackSettings, key
 from beltrami.recipes.superposition.published import NEAR as SAME
 from beltrami.recipes.superposition.published import (
     has_published_settings,
@@ -101,13 +101,13 @@ def read_run(folder: Path) -> tuple[dict[str, Any], list[Cell]]:
     cells = []
     for result in found:
         trial = result["trial"]
-        settings = trial["settings"]
-        if trial["model"] != TWIN or not settings["law"].startswith("power:"):
+        settings = StackSettings.from_record(trial["settings"])
+        if trial["model"] != TWIN or not settings.law.startswith("power:"):
             continue
         if not has_published_settings(settings):
             raise NotTheGridError(f"{folder} has other settings than the paper's grid")
-        exponent, density = law_number(settings["law"]), settings["density"]
-        for regime in regimes_of(settings):
+        exponent, density = law_number(settings.law), settings.density
+        for regime in settings.regimes:
             if regime.gamma is not None:
                 curves = (result["curves"][key(name, regime)] for name in (LOSS, HALF, ONE))
                 lists = (tuple(round(float(v), DIGITS) for v in values) for values in curves)

@@ -20,7 +20,14 @@ from beltrami.recipes.recipe import Arm, Evaluation, Trial
 from beltrami.recipes.runner import run
 from beltrami.train.processes import Processes
 from beltrami.train.session import Session, TrainingDivergedError
-from tests.recipes.tiny import Interrupter, TinyConfig, TinyRecipe, Witness, numbers
+from tests.recipes.tiny import (
+    Interrupter,
+    TinyConfig,
+    TinyRecipe,
+    TinySettings,
+    Witness,
+    numbers,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +189,7 @@ def test_two_trials_of_one_name_are_a_defect(config: TinyConfig) -> None:
     class Doubled(TinyRecipe):
         def arms(self) -> list[Any]:
             first, twin = super().arms()
-            return [first, replace(first, settings={"steps": 9}), twin]
+            return [first, replace(first, settings=TinySettings(9, 0.1)), twin]
 
     with pytest.raises(RuntimeError, match="has two trials curved"):
         run(Doubled(config))
@@ -256,7 +263,7 @@ class Measures(TinyRecipe):
     chosen_by = "error"
 
     def evaluate(self, model: Any, trial: Trial, session: Session) -> Evaluation:
-        return Evaluation({"error": self.wanted[trial["rate"]]})
+        return Evaluation({"error": self.wanted[trial.settings.rate]})
 
 
 @pytest.mark.parametrize(
@@ -342,8 +349,8 @@ def test_other_data_in_the_same_folder_is_refused(config: TinyConfig) -> None:
         def data_facts(self) -> dict[str, Any]:
             return {"name": "line", "digest": "4567"}
 
-        def arms(self) -> list[Arm]:  # no trial has a name of the first run's
-            return [Arm("flat", "9 dimensions", {"steps": 4}, None, ({"rate": 0.1},))]
+        def arms(self) -> list[Arm[Any]]:  # no trial has a name of the first run's
+            return [Arm("flat", "9 dimensions", TinySettings(4, 0.1), None, ({"rate": 0.1},))]
 
     with pytest.raises(ValueError, match="holds a run on other data; give another --out"):
         run(OtherLine(replace(config, resume=True)))
@@ -356,7 +363,7 @@ def test_a_model_that_is_not_finite_has_diverged(config: TinyConfig, where: str)
 
     class Exploding(TinyRecipe):
         def _explode(self, model: torch.nn.Module, trial: Trial, here: str) -> None:
-            if trial["rate"] == 0.2 and where == here:
+            if trial.settings.rate == 0.2 and where == here:
                 with torch.no_grad():
                     model[3].weight.fill_(torch.nan)  # type: ignore[operator,union-attr]
                 raise ValueError("scores are not finite")
@@ -379,7 +386,7 @@ def test_what_is_measured_must_be_finite(config: TinyConfig) -> None:
     class Unmeasurable(TinyRecipe):
         def evaluate(self, model: torch.nn.Module, trial: Trial, session: Session) -> Evaluation:
             found = super().evaluate(model, trial, session)
-            bad = math.nan if trial["rate"] == 0.2 else 1.0
+            bad = math.nan if trial.settings.rate == 0.2 else 1.0
             return replace(found, curves={**found.curves, "odd": [1.0, bad]})
 
     run_result = run(Unmeasurable(config))

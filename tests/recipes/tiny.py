@@ -19,6 +19,8 @@ from beltrami.report.page import Page
 from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session
 
+NAMES = {"curved": "Curved [bold]", "flat": "Flat"}
+
 
 @dataclass(frozen=True)
 class TinyConfig(RunConfig):
@@ -47,12 +49,18 @@ class TinyConfig(RunConfig):
         return "line"
 
 
-class TinyRecipe(Recipe[TinyConfig]):
+@dataclass(frozen=True)
+class TinySettings:
+    steps: int
+    rate: float
+
+
+class TinyRecipe(Recipe[TinyConfig, TinySettings]):
     name: ClassVar[str] = "tiny"
     title: ClassVar[str] = "A line"
-    names: ClassVar[dict[str, str]] = {"curved": "Curved [bold]", "flat": "Flat"}
+    names = NAMES
     chosen_by: ClassVar[str] = "error"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("error", "Error", "0 is perfect", "lower", 6),
         Metric("loss", "Loss", "of the last step", None),
     )
@@ -60,9 +68,9 @@ class TinyRecipe(Recipe[TinyConfig]):
     def data_facts(self) -> dict[str, Any]:
         return {"name": "line", "digest": "0123"}
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[Any]]:
         rates = tuple({"rate": rate} for rate in self.config.rates)
-        settings = {"steps": self.config.steps}
+        settings = TinySettings(self.config.steps, self.config.rates[0])
         return [
             Arm("curved", "2 dimensions", settings, "flat", rates),
             Arm("flat", "2 dimensions", settings, None, rates),
@@ -78,7 +86,7 @@ class TinyRecipe(Recipe[TinyConfig]):
 
     def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
         draws = torch.Generator().manual_seed(trial.seed)
-        optimizer = torch.optim.Adam(model.parameters(), lr=trial["rate"])
+        optimizer = torch.optim.Adam(model.parameters(), lr=trial.settings.rate)
         steps = self.config.steps
         done = session.begin(steps, model=model, optimizer=optimizer, draws=draws)
         for step in range(done, steps):
@@ -88,7 +96,7 @@ class TinyRecipe(Recipe[TinyConfig]):
             loss.backward()
             session.processes.all_reduce_gradients(model.parameters())
             optimizer.step()
-            if trial["rate"] >= self.config.diverges_from:
+            if trial.settings.rate >= self.config.diverges_from:
                 loss = loss * float("nan")
             session.step(step + 1, loss=session.processes.all_reduce(loss.detach()))
 

@@ -45,7 +45,7 @@ class RunCommand:
         if is_main_process():
             self._print(recipe, run_result)
 
-    def _run(self) -> tuple[Recipe[Any], RunResult]:
+    def _run(self) -> tuple[Recipe[Any, Any], RunResult]:
         from beltrami.recipes.registry import create
         from beltrami.recipes.runner import run
         from beltrami.train.processes import ProcessLostError
@@ -80,7 +80,7 @@ class RunCommand:
                 "--micro-batch and --test-batch, where a recipe has them, change no numbers."
             ) from error
 
-    def _print(self, recipe: Recipe[Any], run_result: RunResult) -> None:
+    def _print(self, recipe: Recipe[Any, Any], run_result: RunResult) -> None:
         from beltrami.recipes.folder import RunFolder
 
         folder = RunFolder(self.config.folder)
@@ -139,7 +139,7 @@ def is_main_process() -> bool:
 class RunProgress(ProgressListener):
     """A run's listener: a bar with the time left, and a line for every finished trial."""
 
-    def __init__(self, console: Console, recipe: Recipe[Any]) -> None:
+    def __init__(self, console: Console, recipe: Recipe[Any, Any]) -> None:
         self._console = console
         self._recipe = recipe
         self._bar = make_bar(console, shown=is_main_process())

@@ -109,11 +109,11 @@ class RunFolder(OutputFolder):
                 read_result(result)
                 _delete([result.parent / CHECKPOINT])
 
-    def checkpoint(self, trial: Trial) -> Path:
+    def checkpoint(self, trial: Trial[Any]) -> Path:
         """Where an unfinished trial keeps its state."""
         return self._trial(trial) / CHECKPOINT
 
-    def logs(self, trial: Trial) -> Path:
+    def logs(self, trial: Trial[Any]) -> Path:
         """Where a trial's TensorBoard logs go."""
         return self.path / "logs" / trial.name
 
@@ -137,7 +137,7 @@ class RunFolder(OutputFolder):
         write_atomically(folder / RESULT, to_json(record))
         self.checkpoint(result.trial).unlink(missing_ok=True)
 
-    def load(self, trial: Trial) -> TrialResult | None:
+    def load(self, trial: Trial[Any]) -> TrialResult | None:
         """A finished trial, or None; one made under other settings is a `ValueError`."""
         self.check_settings(trial)
         folder = self._trial(trial)
@@ -158,7 +158,7 @@ class RunFolder(OutputFolder):
             record["texts"],
         )
 
-    def check_settings(self, trial: Trial) -> None:
+    def check_settings(self, trial: Trial[Any]) -> None:
         """Raise a `ValueError` where this trial was made under other settings, naming one."""
         try:
             stored = read_result(self._trial(trial) / RESULT)["trial"]
@@ -175,7 +175,7 @@ class RunFolder(OutputFolder):
         results = self.path.glob(f"trials/*/{RESULT}")
         return sum(result.with_name(MODEL).is_file() for result in results)
 
-    def _trial(self, trial: Trial) -> Path:
+    def _trial(self, trial: Trial[Any]) -> Path:
         return self.path / "trials" / trial.name
 
 

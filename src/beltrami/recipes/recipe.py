@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from beltrami.train.session import Session
 
 Config = TypeVar("Config", bound=RunConfig)
+Settings = TypeVar("Settings")  # a frozen dataclass: what a training depends on, JSON-able
 
 
 @dataclass(frozen=True)
@@ -49,34 +50,50 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Arm(Generic[Settings]):
     """A model that takes part: one geometry at one size.
 
     Args:
         model: what it is, such as "lorentz".
         group: what it is compared within, such as "5 dimensions".
-        settings: everything else that its result depends on, JSON-able.
+        settings: a frozen dataclass of everything else that its result depends on, JSON-able.
         twin: the model of the same group that is its control; None for a control itself.
-        choices: alternatives, such as learning rates, each a part of the settings. All are trained
-            on the first seed, and the best one by the recipe's `chosen_by` runs the others.
+        choices: alternatives, such as learning rates, each other values of some settings. All are
+            trained on the first seed, and the best one by the recipe's `chosen_by` runs the others.
     """
 
     model: str
     group: str
-    settings: Mapping[str, Any]
+    settings: Settings
     twin: str | None = None
     choices: Sequence[Mapping[str, Any]] = ({},)
 
+    def trial(
+        self, seed: int, choice: Mapping[str, Any], experiment: Mapping[str, Any] | None = None
+    ) -> Trial[Settings]:
+        """The trial of a seed and one of the choices."""
+        settings: Any = dataclasses.replace(self.settings, **choice)  # type: ignore[type-var]
+        return Trial(self.model, self.group, seed, settings, dict(choice), dict(experiment or {}))
+
 
 @dataclass(frozen=True)
-class Trial:
-    """One thing to train: an arm, one of its choices, and a seed."""
+class Trial(Generic[Settings]):
+    """One thing to train: an arm, one of its choices, and a seed.
+
+    Args:
+        model, group: of the arm.
+        seed: from 0.
+        settings: of the arm, with the values of the choice.
+        choice: names and values of the settings that were chosen.
+        experiment: recipe, method and digest of the data.
+    """
 
     model: str
     group: str
     seed: int
-    settings: Mapping[str, Any]
+    settings: Settings
     choice: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -85,13 +102,11 @@ class Trial:
         text = "-".join(word for word in [*words, f"seed{self.seed}"] if word)
         return re.sub(r"[^A-Za-z0-9.=_-]+", "_", text)
 
-    def __getitem__(self, key: str) -> Any:
-        """A setting, the choice's first."""
-        return self.choice[key] if key in self.choice else self.settings[key]
-
     def record(self) -> dict[str, Any]:
         """Everything the result depends on, as JSON reads it back."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), allow_nan=False))
+        settings = {k: v for k, v in plain["settings"].items() if k not in self.choice}
+        plain["settings"] = {**plain.pop("experiment"), **settings}
         return plain
 
 
@@ -111,7 +126,13 @@ class Evaluation:
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-class Recipe(ABC, Generic[Config]):
+def settings_from(kind: type[Settings], source: object, **own: Any) -> Settings:
+    """Settings with the values of a config's fields of the same names, and those given."""
+    names = [f.name for f in dataclasses.fields(kind) if f.name not in own]  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **own)
+
+
+class Recipe(ABC, Generic[Config, Settings]):
     """An experiment that can be run: `beltrami run NAME`.
 
     The constructor takes the config and loads the data; whatever the user got wrong raises a
@@ -121,20 +142,28 @@ class Recipe(ABC, Generic[Config]):
     name: ClassVar[str]  # as in the config's `recipe`
     title: ClassVar[str]  # of the page
     method: ClassVar[int] = 1  # raise it when results change, so that older ones are not reused
-    metrics: ClassVar[tuple[Metric, ...]]
-    names: ClassVar[Mapping[str, str]] = {}  # what to call the models, where not by their key
     chosen_by: ClassVar[str] = "loss"  # the metric that decides between choices
 
     def __init__(self, config: Config) -> None:
         config.check()
         self.config = config
 
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """The numbers by which arms are compared."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What to call the models, where not by their key."""
+        return {}
+
     @abstractmethod
     def data_facts(self) -> dict[str, Any]:
         """Name, sizes and digest of the data, JSON-able."""
 
     @abstractmethod
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[Settings]]:
         """Who takes part; every one that is not a control names its twin."""
 
     @property
@@ -149,15 +178,15 @@ class Recipe(ABC, Generic[Config]):
         """
 
     @abstractmethod
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[Settings]) -> nn.Module:
         """The untrained model of a trial, on the CPU; depends on the trial alone."""
 
     @abstractmethod
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[Settings], session: Session) -> None:
         """Train in place; the session keeps checkpoints and logs and says where to go on."""
 
     @abstractmethod
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(self, model: nn.Module, trial: Trial[Settings], session: Session) -> Evaluation:
         """Measure a trained model."""
 
     def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:

@@ -29,11 +29,11 @@ RECIPES: dict[type[RunConfig], str] = {
 }
 
 
-def create(config: RunConfig) -> Recipe[Any]:
+def create(config: RunConfig) -> Recipe[Any, Any]:
     """The recipe of a config; a `ValueError` says what the user got wrong."""
     for kind, place in RECIPES.items():
         if isinstance(config, kind):
             module, name = place.split(":")
-            recipe: Recipe[Any] = getattr(import_module(module), name)(config)
+            recipe: Recipe[Any, Any] = getattr(import_module(module), name)(config)
             return recipe
     raise TypeError(f"no recipe has the config {type(config).__name__}")

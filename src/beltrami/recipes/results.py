@@ -29,7 +29,7 @@ class TrialResult:
         texts: lists of texts for the page.
     """
 
-    trial: Trial
+    trial: Trial[Any]
     metrics: Mapping[str, float | None]
     curves: Mapping[str, Sequence[float]]
     history: Sequence[Mapping[str, float]]
@@ -71,7 +71,7 @@ class Comparison:
 class ArmResult:
     """An arm at the end of a run."""
 
-    arm: Arm
+    arm: Arm[Any]
     choice: Mapping[str, Any]
     results: Sequence[TrialResult]  # one a seed
     comparisons: Sequence[Comparison]

@@ -42,7 +42,7 @@ from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session, TrainingDivergedError, has_tensorboard
 
 
-def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> RunResult:
+def run(recipe: Recipe[Any, Any], listener: ProgressListener | None = None) -> RunResult:
     """Train and evaluate all arms, and write the run's folder.
 
     Under `torchrun` all processes train together; the first one writes and prints.
@@ -74,12 +74,12 @@ def run(recipe: Recipe[Any], listener: ProgressListener | None = None) -> RunRes
 
 
 def _trial_runner(
-    recipe: Recipe[Any], listener: ProgressListener, processes: Processes
+    recipe: Recipe[Any, Any], listener: ProgressListener, processes: Processes
 ) -> TrialRunner:
     return TrialRunner(recipe, RunFolder(recipe.config.folder), listener, processes)
 
 
-def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
+def _prepare(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
     """Settle what happens to a run that is already there, and say what this one is."""
     config = recipe.config
     if folder.holds_a_run():
@@ -96,7 +96,7 @@ def _prepare(recipe: Recipe[Any], folder: RunFolder) -> None:
     write_atomically(folder.config, to_json(document))
 
 
-def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
+def _check_unmixed(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
     """Refuse what would mix two experiments, before anything is changed or computed."""
     before = (folder.asked_for() or {}).get("recipe", recipe.name)
     if before != recipe.name:
@@ -105,7 +105,7 @@ def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
             "--out, or --fresh to start over"
         )
     _check_same_experiment(recipe, folder)
-    seen: dict[str, Trial] = {}
+    seen: dict[str, Trial[Any]] = {}
     for arm in recipe.arms():
         for choice in arm.choices:
             for seed in range(recipe.config.seeds):
@@ -115,7 +115,7 @@ def _check_unmixed(recipe: Recipe[Any], folder: RunFolder) -> None:
                 folder.check_settings(trial)
 
 
-def _check_same_experiment(recipe: Recipe[Any], folder: RunFolder) -> None:
+def _check_same_experiment(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
     """Other data, or other settings than those that add trials, are another experiment."""
     before = folder.asked_for() or {}
     remedy = "give another --out, or --fresh to start over"
@@ -132,17 +132,18 @@ def _check_same_experiment(recipe: Recipe[Any], folder: RunFolder) -> None:
         )
 
 
-def _trial_of(recipe: Recipe[Any], arm: Arm, choice: Mapping[str, Any], seed: int) -> Trial:
-    settings = {
+def _trial_of(
+    recipe: Recipe[Any, Any], arm: Arm[Any], choice: Mapping[str, Any], seed: int
+) -> Trial[Any]:
+    experiment = {
         "recipe": recipe.name,
         "method": recipe.method,
         "data": recipe.data_facts()["digest"],
-        **arm.settings,
     }
-    return Trial(arm.model, arm.group, seed, settings, dict(choice))
+    return arm.trial(seed, choice, experiment)
 
 
-def _what(recipe: Recipe[Any]) -> dict[str, Any]:
+def _what(recipe: Recipe[Any, Any]) -> dict[str, Any]:
     return {
         "recipe": recipe.name,
         "beltrami": beltrami.__version__,
@@ -157,7 +158,7 @@ class TrialRunner:
 
     def __init__(
         self,
-        recipe: Recipe[Any],
+        recipe: Recipe[Any, Any],
         folder: RunFolder,
         listener: ProgressListener,
         processes: Processes,
@@ -189,7 +190,7 @@ class TrialRunner:
             write_atomically(self.folder.report, render(self.recipe.page(run_result)))
         return run_result
 
-    def choose(self, arm: Arm) -> TrialResult:
+    def choose(self, arm: Arm[Any]) -> TrialResult:
         """The first seed's result under the best of the arm's choices."""
         results = [
             self.train(arm, choice, 0, may_diverge=len(arm.choices) > 1) for choice in arm.choices
@@ -211,7 +212,7 @@ class TrialRunner:
 
     def train(
         self,
-        arm: Arm,
+        arm: Arm[Any],
         choice: Mapping[str, Any],
         seed: int,
         *,
@@ -234,11 +235,11 @@ class TrialRunner:
         self.listener.on_trial_end(result, False)
         return result
 
-    def on_disk(self, arm: Arm, choice: Mapping[str, Any], seed: int) -> TrialResult | None:
+    def on_disk(self, arm: Arm[Any], choice: Mapping[str, Any], seed: int) -> TrialResult | None:
         """A finished trial."""
         return self.folder.load(_trial_of(self.recipe, arm, choice, seed))
 
-    def _train(self, trial: Trial, may_diverge: bool) -> TrialResult:
+    def _train(self, trial: Trial[Any], may_diverge: bool) -> TrialResult:
         session = Session(
             trial.name,
             trial.record(),
@@ -275,7 +276,9 @@ class TrialRunner:
             texts=evaluation.texts,
         )
 
-    def _train_and_evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def _train_and_evaluate(
+        self, model: nn.Module, trial: Trial[Any], session: Session
+    ) -> Evaluation:
         """Train and evaluate; an error in evaluating a model that is not finite is divergence."""
         try:
             self.recipe.train(model, trial, session)
@@ -298,7 +301,7 @@ class TrialRunner:
         return evaluation
 
     def _arm_results(
-        self, arms: Sequence[Arm], results: Sequence[Sequence[TrialResult]]
+        self, arms: Sequence[Arm[Any]], results: Sequence[Sequence[TrialResult]]
     ) -> list[ArmResult]:
         by_name = {(c.group, c.model): trials for c, trials in zip(arms, results, strict=True)}
         arm_results = []

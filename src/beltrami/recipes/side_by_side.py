@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beltrami.recipes.runner import TrialRunner
 
 Shares = Any  # an array of ctypes, which has no type of its own
-MakeRunner = Callable[[Recipe[Any], ProgressListener, Processes], "TrialRunner"]
+MakeRunner = Callable[[Recipe[Any, Any], ProgressListener, Processes], "TrialRunner"]
 _worker: TrialRunner | Exception | None = None  # of a process that trains for another
 _shares: Shares = ()  # of each trial, what is done of it; memory that the processes have in common
 LOOKS = 0.5  # seconds between two looks at it
@@ -40,7 +40,7 @@ def threads_each(jobs: int) -> int:
 
 
 def train_side_by_side(
-    recipe: Recipe[Any], processes: Processes, listener: ProgressListener, make: MakeRunner
+    recipe: Recipe[Any, Any], processes: Processes, listener: ProgressListener, make: MakeRunner
 ) -> None:
     """Train all trials that are not on disk, and leave them there.
 
@@ -97,7 +97,7 @@ class _Schedule:
 
     def __init__(
         self,
-        recipe: Recipe[Any],
+        recipe: Recipe[Any, Any],
         runner: TrialRunner,
         listener: ProgressListener,
         pool: ProcessPoolExecutor,
@@ -156,7 +156,7 @@ class _Schedule:
 
 def _begin(
     make: MakeRunner,
-    kind: type[Recipe[Any]],
+    kind: type[Recipe[Any, Any]],
     config: Any,
     device: torch.device,
     threads: int,
@@ -188,7 +188,7 @@ def _train(place: int, choice: dict[str, Any], seed: int, may_diverge: bool, num
     if isinstance(_worker, Exception):
         raise _sendable(_worker)
     assert _worker is not None
-    arm: Arm = list(_worker.recipe.arms())[place]
+    arm: Arm[Any] = list(_worker.recipe.arms())[place]
     _worker.listener = _Share(_shares, number)
     try:
         _worker.train(arm, choice, seed, may_diverge=may_diverge)

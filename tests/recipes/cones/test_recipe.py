@@ -31,7 +31,7 @@ TINY = ConesConfig(
 
 def trial_of(recipe: ConesRecipe, model: str, seed: int = 0) -> Trial:
     arm = next(c for c in recipe.arms() if c.model == model)
-    return Trial(model, arm.group, seed, arm.settings, arm.choices[0])
+    return arm.trial(seed, arm.choices[0])
 
 
 def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:

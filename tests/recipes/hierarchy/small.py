@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from beltrami.recipes.hierarchy.config import HierarchyConfig
+from beltrami.recipes.hierarchy.recipe import TableSettings
 from beltrami.recipes.recipe import Trial
 from beltrami.train.processes import Processes
 from beltrami.train.progress import ProgressListener
@@ -28,7 +29,17 @@ def small_config(data: Path, **options: Any) -> HierarchyConfig:
 
 
 def trial(model: str, dim: int = 2, seed: int = 0, rate: float = 0.3) -> Trial:
-    return Trial(model, f"{dim} dimensions", seed, {"dim": dim}, {"learning_rate": rate})
+    settings = TableSettings(
+        dim,
+        batch=4,
+        pool=15,
+        epochs=60,
+        negatives=50.0,
+        burn_in=0.2,
+        max_step=0.1,
+        learning_rate=rate,
+    )
+    return Trial(model, f"{dim} dimensions", seed, settings, {"learning_rate": rate})
 
 
 def session(

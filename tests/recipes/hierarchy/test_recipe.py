@@ -39,7 +39,7 @@ def recipe(tmp_path: Path) -> HierarchyRecipe:
 
 def test_every_arm_has_its_twin(recipe: HierarchyRecipe) -> None:
     arms = recipe.arms()
-    assert [(c.model, c.settings["dim"]) for c in arms] == [
+    assert [(c.model, c.settings.dim) for c in arms] == [
         (model, dim)
         for dim in (2, 5)
         for model in ("lorentz", "poincare", "product", "sarkar", "euclidean")

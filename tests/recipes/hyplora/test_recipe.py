@@ -31,7 +31,7 @@ def prepared(config: HypLoraRunConfig) -> HypLoraRecipe:
 
 
 def first_trials(recipe: HypLoraRecipe) -> dict[str, Trial]:
-    return {c.model: Trial(c.model, c.group, 0, c.settings, c.choices[0]) for c in recipe.arms()}
+    return {arm.model: arm.trial(0, arm.choices[0]) for arm in recipe.arms()}
 
 
 @pytest.mark.slow
@@ -111,16 +111,16 @@ def test_equal_alpha_and_a_sweep_of_curvatures() -> None:
     assert list(found) == [
         "lora", "hyplora-c0.1", "hyplora", "hyplora-c2.0", "hyplora-boost", "full",
     ]  # fmt: skip
-    assert {c.settings["alpha"] for c in found.values()} == {4.0}
-    assert found["hyplora-c0.1"].settings["hyplora"]["curvature"] == 0.1
+    assert {c.settings.alpha for c in found.values()} == {4.0}
+    assert found["hyplora-c0.1"].settings.hyplora["curvature"] == 0.1
     rates = [c["learning_rate"] for c in found["full"].choices]
     assert rates == pytest.approx([0.001, 0.003])
     published = dataclasses.replace(
         SMALL, preset="published-gemma3-4b", model="tiny", alpha=None, prompt="plain"
     )
     found = {c.model: c for c in HypLoraRecipe(published).arms()}
-    assert found["lora"].settings["alpha"] == 64
-    assert found["hyplora-learned"].settings["alpha"] == 32
+    assert found["lora"].settings.alpha == 64
+    assert found["hyplora-learned"].settings.alpha == 32
 
 
 def test_a_constant_gain_is_a_larger_alpha() -> None:
@@ -130,8 +130,8 @@ def test_a_constant_gain_is_a_larger_alpha() -> None:
     config = dataclasses.replace(SMALL, methods=("lora-gained",), alpha=4.0)
     found = {c.model: c for c in HypLoraRecipe(config).arms()}
     gain = lorentz_gain(torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    assert found["lora-gained"].settings["alpha"] == pytest.approx(4.0 * gain.item())
-    assert found["lora"].settings["alpha"] == 4.0
+    assert found["lora-gained"].settings.alpha == pytest.approx(4.0 * gain.item())
+    assert found["lora"].settings.alpha == 4.0
 
 
 def test_the_curvature_from_data_is_within_bounds() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from beltrami.data.word_problems import generate_problems
 from beltrami.models.pretrained.prompts import Coded, encode, training_batch
 from beltrami.recipes.hyplora.corpora import arithmetic_corpus
-from beltrami.recipes.hyplora.methods import FineTuned, fine_tuned
+from beltrami.recipes.hyplora.methods import FineTuned, HypLoraSettings, fine_tuned
 from beltrami.recipes.hyplora.scoring import (
     Place,
     answer_loss,
@@ -39,11 +39,25 @@ def tiny_llama() -> nn.Module:
     )
 
 
-def adapted(method: str, **told: Any) -> FineTuned:
-    settings = {
-        "method": method, "rank": 2, "alpha": 4.0, "dropout": 0.0, "targets": ["all-linear"],
-        "hyplora": told,
-    }  # fmt: skip
+def adapted(method: str, **options: Any) -> FineTuned:
+    settings = HypLoraSettings(
+        method=method,
+        rank=2,
+        alpha=4.0,
+        dropout=0.0,
+        targets=("all-linear",),
+        hyplora=options,
+        epochs=1,
+        batch=4,
+        learning_rate=0.003,
+        warm_up=0,
+        longest=64,
+        prompt="plain",
+        loss_on="solution",
+        beams=1,
+        new_tokens=8,
+        precision="float32",
+    )
     return fine_tuned(tiny_llama(), settings, [])
 
 

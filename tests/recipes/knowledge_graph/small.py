@@ -50,7 +50,7 @@ def small_config(data: Path | str, **options: Any) -> KnowledgeGraphRunConfig:
 def first_trial(recipe: KnowledgeGraphRecipe, model: str = "RotH", seed: int = 0) -> Trial:
     """A trial of the recipe's first dimension and learning rate."""
     arm = next(c for c in recipe.arms() if c.model == model)
-    return Trial(model, arm.group, seed, arm.settings, arm.choices[0])
+    return arm.trial(seed, arm.choices[0])
 
 
 def session(

@@ -23,18 +23,16 @@ def test_presets_give_what_is_not_given() -> None:
 
 
 def test_the_large_experiments_rates_fall_with_the_width() -> None:
-    from beltrami.recipes.superposition.measures import members_of
-
     recipe = SuperpositionRecipe(SuperpositionConfig(preset="paper-large", laws=("linear",)))
-    first, *_, last = members_of(recipe.settings)
+    first, *_, last = recipe.shape.members
     assert (first.width, last.width) == (8, 1024)
     assert (first.rate, first.bias_rate) == (0.02, 0.25)
     assert last.rate == pytest.approx(0.02 * (8 / 1024) ** 0.25)
-    assert recipe.settings["scale"] == pytest.approx(200 / (8192 * 10240))
+    assert recipe.shape.scale == pytest.approx(200 / (8192 * 10240))
     own = SuperpositionRecipe(
         SuperpositionConfig(preset="paper-large", laws=("linear",), learning_rate=0.003)
     )
-    assert {m.rate for m in members_of(own.settings)} == {0.003}
+    assert {m.rate for m in own.shape.members} == {0.003}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +22,7 @@ from beltrami.models.hierarchy.cones import ConeEmbedding, cone_loss, epoch_pair
 from beltrami.optim import RiemannianAdam
 from beltrami.recipes.cones.config import NAMES, TWIN, ConesConfig
 from beltrami.recipes.cones.layout import tree_layout
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.best import BestState
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
@@ -37,15 +38,28 @@ MANIFOLDS: dict[str, Manifold] = {
 }
 
 
-class ConesRecipe(Recipe[ConesConfig]):
+@dataclass(frozen=True)
+class ConesSettings:
+    """What a training depends on; see `ConesConfig`."""
+
+    share: float
+    dim: int
+    epochs: int
+    batch: int
+    min_radius: float
+    margin: float
+    learning_rate: float
+
+
+class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
     """Entailment cones in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "cones"
     method: ClassVar[int] = 2  # 2: learning rates are root mean square changes of a coordinate
     title: ClassVar[str] = "Entailment cones"
-    names: ClassVar[dict[str, str]] = NAMES
+    names = NAMES
     chosen_by: ClassVar[str] = "validation_f1"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("f1", "F1", "of held-out pairs; 1 is perfect", "higher"),
         Metric("average_precision", "Average precision", "of held-out pairs", "higher"),
         Metric("roc_auc", "ROC AUC", "of held-out pairs", "higher"),
@@ -80,43 +94,46 @@ class ConesRecipe(Recipe[ConesConfig]):
         """Name, sizes and digest."""
         return self._facts
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[ConesSettings]]:
         """Each geometry at each share; the Euclidean twin is there in every group."""
-        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
-        names = ("dim", "epochs", "batch", "min_radius", "margin")
-        common = {name: getattr(self.config, name) for name in names}
+        config = self.config
+        rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
         return [
             Arm(
                 model,
                 f"{percent(share)}% of the implied pairs shown",
-                {"share": share, **common},
+                settings_from(
+                    ConesSettings, config, share=share, learning_rate=config.learning_rates[0]
+                ),
                 None if model == TWIN else TWIN,
                 rates,
             )
-            for share in self.config.shares
-            for model in (*self.config.models, TWIN)
+            for share in config.shares
+            for model in (*config.models, TWIN)
         ]
 
-    def build(self, trial: Trial) -> ConeEmbedding:
+    def build(self, trial: Trial[ConesSettings]) -> ConeEmbedding:
         """The tree's layout, as points of the trial's space."""
         manifold = MANIFOLDS[trial.model]
-        layout = tree_layout(self.hierarchy, trial["dim"], trial.seed)
+        layout = tree_layout(self.hierarchy, trial.settings.dim, trial.seed)
         return ConeEmbedding(
-            manifold.exp0(layout), manifold=manifold, min_radius=trial["min_radius"]
+            manifold.exp0(layout), manifold=manifold, min_radius=trial.settings.min_radius
         )
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[ConesSettings], session: Session) -> None:
         """Riemannian Adam on shown pairs against fresh false ones; the best epoch is kept."""
         assert isinstance(model, ConeEmbedding)
         with one_thread():
             train_cones_in_session(
-                model, self.split(trial["share"], trial.seed), trial, session=session
+                model, self.split(trial.settings.share, trial.seed), trial, session=session
             )
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[ConesSettings], session: Session
+    ) -> Evaluation:
         """Held-out pairs, at the threshold that is best on validation pairs."""
         assert isinstance(model, ConeEmbedding)
-        split = self.split(trial["share"], trial.seed)
+        split = self.split(trial.settings.share, trial.seed)
         scores, valid = judge_cones(model, split), judge_cones(model, split, "valid")
         metrics = {
             "f1": scores.f1,
@@ -142,13 +159,13 @@ def percent(share: float) -> str:
 
 
 def train_cones_in_session(
-    embedding: ConeEmbedding, split: ClosureSplit, trial: Trial, *, session: Session
+    embedding: ConeEmbedding, split: ClosureSplit, trial: Trial[ConesSettings], *, session: Session
 ) -> None:
     """`train_cones` with checkpoints, validation after every epoch, and shared batches."""
-    processes, device, batch = session.processes, session.device, trial["batch"]
+    processes, device, batch = session.processes, session.device, trial.settings.batch
     per_epoch = math.ceil(len(split.train) / batch)
-    steps = trial["epochs"] * per_epoch
-    optimizer = RiemannianAdam(embedding, lr=trial["learning_rate"])
+    steps = trial.settings.epochs * per_epoch
+    optimizer = RiemannianAdam(embedding, lr=trial.settings.learning_rate)
     best = BestState(embedding)
     done = session.begin(steps, model=embedding, optimizer=optimizer, best=best)
     true, false = epoch_pairs(split, seed=trial.seed, epoch=done // per_epoch)
@@ -160,7 +177,7 @@ def train_cones_in_session(
         ours = processes.shard(rows)
         optimizer.zero_grad()
         loss = cone_loss(
-            embedding, true[ours].to(device), false[ours].to(device), margin=trial["margin"]
+            embedding, true[ours].to(device), false[ours].to(device), margin=trial.settings.margin
         ) / len(rows)
         loss.backward()
         processes.all_reduce_gradients(embedding.parameters())

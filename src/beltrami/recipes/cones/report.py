@@ -95,7 +95,7 @@ def _share_figure(run_result: RunResult, key: str, title: str) -> Figure:
     for arm_result in run_result.arm_results:
         value = arm_result.comparison(key).value
         width = value.half_width or 0.0
-        share = 100 * float(arm_result.arm.settings["share"])
+        share = 100 * float(arm_result.arm.settings.share)
         lines.setdefault(model_name(arm_result, NAMES), []).append(
             (share, value.mean, max(0.0, value.mean - width), min(1.0, value.mean + width))
         )

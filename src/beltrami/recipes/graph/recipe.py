@@ -27,8 +27,8 @@ from beltrami.models.graph import (
     matched_twin,
 )
 from beltrami.recipes.graph.config import LAYER_NAMES, NAMES, TREE, TWIN, GraphRunConfig
-from beltrami.recipes.graph.training import Task, link_task, node_task, train_graph
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.graph.training import GraphSettings, Task, link_task, node_task, train_graph
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
@@ -57,12 +57,12 @@ METRICS: dict[str, tuple[Metric, ...]] = {
 }
 
 
-class GraphRecipe(Recipe[GraphRunConfig]):
+class GraphRecipe(Recipe[GraphRunConfig, GraphSettings]):
     """Nodes and links of a graph, in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "graph"
     title: ClassVar[str] = "Graphs"
-    names: ClassVar[dict[str, str]] = NAMES
+    names = NAMES
     chosen_by: ClassVar[str] = "validation"
 
     def __init__(self, config: GraphRunConfig) -> None:
@@ -86,7 +86,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
                 )
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+    def metrics(self) -> tuple[Metric, ...]:
         """Metrics of the task."""
         return METRICS[self.config.task]
 
@@ -119,34 +119,34 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         """Name, sizes and digest."""
         return self._facts
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[GraphSettings]]:
         """Each kind of layer in hyperbolic space, and its twin."""
-        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
-        names = ("task", "epochs", "validate_every", "weight_decay")
-        common = {name: getattr(self.config, name) for name in names}
+        config = self.config
+        rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
         arms = []
-        for layer in self.config.layers:
+        for layer in config.layers:
             curved = GraphConfig(
                 self.graph.features.shape[1],
-                self.config.widths,
+                config.widths,
                 layer=layer,
-                geometry=self.config.geometry,
-                dropout=self.config.dropout,
+                geometry=config.geometry,
+                dropout=config.dropout,
             )
             twin = matched_twin(curved, lambda c: count_parameters(lambda: self._model(c)))
-            for model, shape in ((self.config.geometry, curved), (TWIN, twin)):
-                settings = {**common, "model": dataclasses.asdict(shape)}
+            for model, shape in ((config.geometry, curved), (TWIN, twin)):
+                settings = settings_from(
+                    GraphSettings, config, model=shape, learning_rate=config.learning_rates[0]
+                )
                 control = None if model == TWIN else TWIN
                 arms.append(Arm(model, LAYER_NAMES[layer], settings, control, rates))
         return arms
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[GraphSettings]) -> nn.Module:
         """The network of a trial."""
-        shape = dict(trial["model"])
         with seeded(trial.seed):
-            return self._model(GraphConfig(**{**shape, "widths": tuple(shape["widths"])}))
+            return self._model(trial.settings.model)
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[GraphSettings], session: Session) -> None:
         """Full-batch steps; the best epoch on validation data is kept."""
         task = self._task(model, trial, session)
         if session.device.type == "cpu" and len(self.graph) + self.graph.edges.shape[1] < SMALL:
@@ -155,7 +155,9 @@ class GraphRecipe(Recipe[GraphRunConfig]):
         else:
             train_graph(model, task, trial, session)
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[GraphSettings], session: Session
+    ) -> Evaluation:
         """Measures of the test part, and the score of validation."""
         task = self._task(model, trial, session)
         metrics = {**task.test(), "validation": task.validate()}
@@ -172,7 +174,7 @@ class GraphRecipe(Recipe[GraphRunConfig]):
             return LinkPredictor(config)
         return NodeClassifier(config, len(self.graph.label_names))
 
-    def _task(self, model: nn.Module, trial: Trial, session: Session) -> Task:
+    def _task(self, model: nn.Module, trial: Trial[GraphSettings], session: Session) -> Task:
         graph, split = _on(session.device, self.graph), _on(session.device, self.split(trial.seed))
         if isinstance(split, LinkSplit):
             return link_task(model, graph, split)

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from beltrami.data.graph_splits import LinkSplit, NodeSplit
 from beltrami.data.graphs import Graph
 from beltrami.models.graph import (
+    GraphConfig,
     evaluate_links,
     evaluate_nodes,
     link_prediction_step,
@@ -62,18 +63,32 @@ def link_task(model: nn.Module, graph: Graph, split: LinkSplit) -> Task:
     )
 
 
-def train_graph(model: nn.Module, task: Task, trial: Trial, session: Session) -> None:
+@dataclass(frozen=True)
+class GraphSettings:
+    """What a training depends on; see `GraphRunConfig`."""
+
+    task: str
+    epochs: int
+    validate_every: int
+    weight_decay: float
+    model: GraphConfig
+    learning_rate: float
+
+
+def train_graph(
+    model: nn.Module, task: Task, trial: Trial[GraphSettings], session: Session
+) -> None:
     """Train, and leave the model as it was where validation was best."""
-    steps = trial["epochs"]
+    steps = trial.settings.epochs
     optimizer = create_optimizer(
-        model, lr=trial["learning_rate"], weight_decay=trial["weight_decay"]
+        model, lr=trial.settings.learning_rate, weight_decay=trial.settings.weight_decay
     )
     best = BestState(model)
     for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):
         seed = mix_seeds(trial.seed, step)
         with seeded(seed, session.device):
             loss = task.step(optimizer, seed)
-        if (step + 1) % trial["validate_every"] == 0 or step + 1 == steps:
+        if (step + 1) % trial.settings.validate_every == 0 or step + 1 == steps:
             score = session.processes.mean({"score": task.validate()})["score"]
             best.update(score, step + 1)
         session.step(step + 1, loss=loss)

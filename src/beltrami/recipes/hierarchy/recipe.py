@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +20,7 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
 from beltrami.recipes.hierarchy.training import SMALL, train_table
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
 
@@ -35,14 +36,39 @@ SARKAR_DISTORTION = 1.0  # allowed beyond 1; a small one would need hundreds of 
 CURVE_POINTS = 40  # ranks at which the rank curve is kept
 
 
-class HierarchyRecipe(Recipe[HierarchyConfig]):
+@dataclass(frozen=True)
+class TableSettings:
+    """What the training of a table depends on; see `HierarchyConfig`."""
+
+    dim: int
+    batch: int
+    pool: int
+    epochs: int
+    negatives: float
+    burn_in: float
+    max_step: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class PlacedSettings:
+    """What Sarkar's construction depends on."""
+
+    dim: int
+    max_distortion: float = SARKAR_DISTORTION
+
+
+Settings = TableSettings | PlacedSettings
+
+
+class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
     """Embed a taxonomy in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "hierarchy"
     title: ClassVar[str] = "Embedding a hierarchy"
-    names: ClassVar[dict[str, str]] = NAMES
+    names = NAMES
     chosen_by: ClassVar[str] = "map"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("map", "MAP", "ancestors among the nearest points; 1 is perfect", "higher"),
         Metric("mean_rank", "Mean rank", "of an ancestor among negatives; 1 is perfect", "lower"),
         Metric("distortion", "Average distortion", "of hops; 0 is perfect", "lower"),
@@ -86,36 +112,35 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             "digest": self._digest,
         }
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[Settings]]:
         """Each geometry at each dimension; the Euclidean twin is there whether named or not."""
-        geometries: list[Geometry] = [g for g in self.config.models if g != TWIN]
-        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
-        arms = []
-        for dim in self.config.dims:
-            trained = {
-                "dim": dim,
-                "batch": self.config.batch_of(len(self.hierarchy)),
-                "pool": self.config.pool_of(len(self.hierarchy)),
-                **{
-                    name: getattr(self.config, name)
-                    for name in ("epochs", "negatives", "burn_in", "max_step")
-                },
-            }
+        config, nodes = self.config, len(self.hierarchy)
+        geometries: list[Geometry] = [g for g in config.models if g != TWIN]
+        rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
+        arms: list[Arm[Settings]] = []
+        for dim in config.dims:
+            trained = settings_from(
+                TableSettings,
+                config,
+                dim=dim,
+                batch=config.batch_of(nodes),
+                pool=config.pool_of(nodes),
+                learning_rate=config.learning_rates[0],
+            )
             group = f"{dim} dimensions"
             for geometry in (*geometries, TWIN):
                 twin = None if geometry == TWIN else TWIN
                 if geometry == "sarkar":
-                    placed = {"dim": dim, "max_distortion": SARKAR_DISTORTION}
-                    arms.append(Arm(geometry, group, placed, twin))
+                    arms.append(Arm(geometry, group, PlacedSettings(dim), twin))
                 else:
                     arms.append(Arm(geometry, group, trained, twin, rates))
         return arms
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[Settings]) -> nn.Module:
         """A table of points near the origin, or Sarkar's placed ones."""
+        dim = trial.settings.dim
         if trial.model == "sarkar":
-            return self._placed(trial["dim"])
-        dim = trial["dim"]
+            return self._placed(dim)
         manifold = manifold_of(trial.model, dim)
         return PointTable(len(self.hierarchy), dim, manifold, radius=START, seed=trial.seed)
 
@@ -125,12 +150,13 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
             self._trees[dim] = PlacedTree(self.hierarchy, dim)
         return self._trees[dim]
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[Settings], session: Session) -> None:
         """Train a table; Sarkar's tree is finished as it is."""
         if isinstance(model, PlacedTree):
             session.begin(0)
             return
         assert isinstance(model, PointTable)
+        assert isinstance(trial.settings, TableSettings)
         nodes = len(self.hierarchy)
         small = self.config.batch_of(nodes) * self.config.pool_of(nodes) <= SMALL
         with one_thread() if small else nullcontext():
@@ -138,12 +164,12 @@ class HierarchyRecipe(Recipe[HierarchyConfig]):
                 model,
                 self.relation,
                 self.config,
-                learning_rate=trial["learning_rate"],
+                learning_rate=trial.settings.learning_rate,
                 seed=trial.seed,
                 session=session,
             )
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(self, model: nn.Module, trial: Trial[Settings], session: Session) -> Evaluation:
         """Reconstruction of the closure, distortion of hops, depth against radius."""
         if isinstance(model, PlacedTree):
             rows = model.rows

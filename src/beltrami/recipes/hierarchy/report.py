@@ -266,7 +266,7 @@ def _dimension_figure(run_result: RunResult, key: str, label: str, log: bool) ->
         low = value.mean - width
         if log and low <= 0:
             low = value.mean  # has no place on the axis
-        dim = float(arm_result.arm.settings["dim"])
+        dim = float(arm_result.arm.settings.dim)
         lines.setdefault(_name(arm_result), []).append((dim, value.mean, low, value.mean + width))
     series = [
         Series(name, *([point[i] for point in sorted(points)] for i in range(4)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,6 +43,35 @@ CONSTANT_GAIN = math.sinh(1.0)
 RATE_FACTORS = {"full": 0.1, "prefix": 10.0}
 
 
+@dataclass(frozen=True, kw_only=True)
+class HypLoraSettings:
+    """What a training depends on; see `HypLoraRunConfig`.
+
+    Args:
+        hyplora: options of `HypLoraConfig` beside rank, alpha, dropout and targets; none for other
+            methods.
+        unit: how the residual norm's unit is measured, for that method.
+    """
+
+    method: str
+    rank: int
+    alpha: float
+    dropout: float
+    targets: tuple[str, ...]
+    hyplora: Mapping[str, Any]
+    unit: str | None = None
+    epochs: float
+    batch: int
+    learning_rate: float
+    warm_up: int
+    longest: int
+    prompt: str
+    loss_on: str
+    beams: int
+    new_tokens: int
+    precision: str
+
+
 class FineTuned(nn.Module):
     """A model of which a part is trained; its state is that part.
 
@@ -76,17 +106,17 @@ class FineTuned(nn.Module):
 
 
 def fine_tuned(
-    base: nn.Module, settings: Mapping[str, Any], questions: Sequence[Sequence[int]]
+    base: nn.Module, settings: HypLoraSettings, questions: Sequence[Sequence[int]]
 ) -> FineTuned:
     """A model made ready for a method, in place.
 
     Args:
         base: a causal language model.
-        settings: method, rank, alpha, dropout, targets and, for HypLoRA, what its config takes.
+        settings: the method and its options.
         questions: token ids to fit a curvature to, where it is "auto".
     """
-    method, rank, alpha = settings["method"], settings["rank"], settings["alpha"]
-    targets = list(settings["targets"])
+    method, rank, alpha = settings.method, settings.rank, settings.alpha
+    targets = list(settings.targets)
     base.requires_grad_(method == "full")
     if method in ("base", "full"):
         return FineTuned(base)
@@ -98,7 +128,7 @@ def fine_tuned(
                 rank,
                 series=method == "series",
                 scaling=alpha / rank,
-                dropout=settings["dropout"],
+                dropout=settings.dropout,
             )
         )
     from peft import LoraConfig, PrefixTuningConfig, get_peft_model
@@ -111,7 +141,7 @@ def fine_tuned(
         "task_type": "CAUSAL_LM",
         "fan_in_fan_out": not any(isinstance(layer, nn.Linear) for layer in layers),  # Conv1D
     }
-    dropout = settings["dropout"]
+    dropout = settings.dropout
     if method == "prefix":
         tokens = _prefix_tokens(base, targets, rank)
         config: Any = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=tokens)
@@ -130,16 +160,16 @@ def fine_tuned(
 
 def _hyplora(
     base: nn.Module,
-    settings: Mapping[str, Any],
+    settings: HypLoraSettings,
     questions: Sequence[Sequence[int]],
     common: Mapping[str, Any],
 ) -> Any:
     from beltrami.peft import HypLoraConfig
 
-    options = dict(settings["hyplora"])
+    options = dict(settings.hyplora)
     if options.get("curvature") == AUTO:
         options["curvature"] = fitted_curvature(base, questions)
-    return HypLoraConfig(alpha=settings["alpha"], **common, **options)
+    return HypLoraConfig(alpha=settings.alpha, **common, **options)
 
 
 def fitted_curvature(model: Any, questions: Sequence[Sequence[int]]) -> float:

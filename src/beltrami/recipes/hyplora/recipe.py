@@ -21,6 +21,7 @@ from beltrami.recipes.hyplora.methods import (
     HYPLORA,
     RATE_FACTORS,
     FineTuned,
+    HypLoraSettings,
     fine_tuned,
 )
 from beltrami.recipes.hyplora.presets import TINY
@@ -33,7 +34,7 @@ from beltrami.recipes.hyplora.scoring import (
     kept_megabytes,
 )
 from beltrami.recipes.hyplora.training import fine_tune
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.progress import ProgressListener
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
@@ -47,13 +48,9 @@ if TYPE_CHECKING:
 FITTED = 64  # questions that a curvature is fitted to
 GAINS = 32  # questions whose tokens' gains are shown
 MOST_STEPS = 9  # with an accuracy of their own
-_SETTINGS = (
-    "rank", "dropout", "targets", "epochs", "batch", "warm_up", "longest", "prompt",
-    "loss_on", "beams", "new_tokens",
-)  # fmt: skip
 
 
-class HypLoraRecipe(Recipe[HypLoraRunConfig]):
+class HypLoraRecipe(Recipe[HypLoraRunConfig, HypLoraSettings]):
     """Ways to fine-tune a language model, compared by the answers it gives."""
 
     name: ClassVar[str] = "hyplora"
@@ -68,13 +65,13 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         target_names(self.base.skeleton(), config.chosen.targets)
 
     @property
-    def names(self) -> dict[str, str]:  # type: ignore[override]
+    def names(self) -> dict[str, str]:
         """Names of the methods and of the curvatures of a sweep."""
         sweep = {_swept(c): f"HypLoRA, c = {c!r}" for c in self.config.curvatures if c != 1}
         return {**NAMES, **sweep}
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+    def metrics(self) -> tuple[Metric, ...]:
         """Exact matches of all tests, of each, and by steps; losses; costs."""
         tests = self.questions.tests
         by_test = tuple(
@@ -115,27 +112,27 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         """Questions and the model: both decide what comes out."""
         return self._facts
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[HypLoraSettings]]:
         """LoRA, and the methods that are compared with it."""
         config = self.config
-        common = {name: getattr(config.chosen, name) for name in _SETTINGS}
-        common = {k: list(v) if isinstance(v, tuple) else v for k, v in common.items()}
-        common["precision"] = self._precision()
         arms = []
         for method in (TWIN, *(m for m in config.methods if m != TWIN)):
             factor = RATE_FACTORS.get(method, 1.0)
             rates = tuple({"learning_rate": factor * rate} for rate in config.chosen.learning_rates)
             for name, options in self._variants(method):
-                settings = {
-                    **common,
-                    "method": method,
-                    "alpha": self._alpha(method),
-                    "hyplora": options,
-                    # Results in an earlier unit are not comparable; "method" is not a number.
-                    **({"unit": "geometric mean"} if method == RESIDUAL else {}),
-                }
+                settings = settings_from(
+                    HypLoraSettings,
+                    config.chosen,
+                    precision=self._precision(),
+                    method=method,
+                    alpha=self._alpha(method),
+                    hyplora=options,
+                    # Results in an earlier unit are not comparable.
+                    unit="geometric mean" if method == RESIDUAL else None,
+                    learning_rate=rates[0]["learning_rate"],
+                )
                 twin = None if method == TWIN else TWIN
-                choices = ({},) if method == "base" else rates
+                choices: Sequence[dict[str, float]] = ({},) if method == "base" else rates
                 arms.append(Arm(name, "", settings, twin, choices))
         return arms
 
@@ -186,18 +183,18 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
         except Exception:  # not all models can do without numbers; the training will say
             return
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[HypLoraSettings]) -> nn.Module:
         """The model with the trial's adapter."""
-        half = trial["precision"] == "bfloat16" and trial["method"] != "full"
+        half = trial.settings.precision == "bfloat16" and trial.settings.method != "full"
         base = self.base.load(torch.bfloat16 if half else torch.float32)
         fitted = [item.question for item in self._coded["train"][:FITTED]]
         with seeded(trial.seed):
-            return fine_tuned(base, {**trial.settings}, fitted)
+            return fine_tuned(base, trial.settings, fitted)
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[HypLoraSettings], session: Session) -> None:
         """Batches of questions with solutions; nothing for the model as it is."""
         assert isinstance(model, FineTuned)
-        if trial["method"] == "base":
+        if trial.settings.method == "base":
             session.begin(0)
             return
         with self._threads(session.device):
@@ -210,10 +207,12 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 micro_batch=self.config.micro_batch,
             )
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[HypLoraSettings], session: Session
+    ) -> Evaluation:
         """Generated answers, losses, memory and, for HypLoRA, gains and curvatures."""
         assert isinstance(model, FineTuned)
-        place = Place(session.device, trial["precision"] == "bfloat16")
+        place = Place(session.device, trial.settings.precision == "bfloat16")
         questions = self.questions
         with self._threads(session.device):
             answers = generate_answers(
@@ -221,23 +220,23 @@ class HypLoraRecipe(Recipe[HypLoraRunConfig]):
                 self._coded["test"],
                 self.base.tokenizer,
                 batch=self.config.test_batch,
-                beams=trial["beams"],
-                new_tokens=trial["new_tokens"],
+                beams=trial.settings.beams,
+                new_tokens=trial.settings.new_tokens,
                 device=place.device,
                 bfloat16=place.bfloat16,
             )
             # The micro-batch of training is known to fit in memory; a test batch may not, since a
             # loss needs the logits of every token.
-            step_size = self.config.micro_batch or trial["batch"]
+            step_size = self.config.micro_batch or trial.settings.batch
             losses = {
                 name: answer_loss(model, self._coded[part], self._padding, place, batch=step_size)
                 for name, part in (("answer_loss", "test"), ("validation_loss", "validation"))
             }
             curves: dict[str, list[float]] = {}
             cost: dict[str, float] = {}
-            if trial["method"] != "base":
+            if trial.settings.method != "base":
                 step = self._coded["train"][:step_size]
-                prompts = trial["loss_on"] == "whole"
+                prompts = trial.settings.loss_on == "whole"
                 cost["kept"] = kept_megabytes(model, step, self._padding, place, prompts=prompts)
                 cost["loss"] = session.history[-1]["loss"]
                 sample = self._coded["test"][:GAINS]

@@ -98,7 +98,7 @@ def _alphas(run_result: RunResult) -> str:
     """The common alpha, or each alpha with its models."""
     models_of: dict[float, list[str]] = {}
     for arm_result in run_result.arm_results:
-        models_of.setdefault(arm_result.arm.settings["alpha"], []).append(arm_result.arm.model)
+        models_of.setdefault(arm_result.arm.settings.alpha, []).append(arm_result.arm.model)
     if len(models_of) == 1:
         return f"alpha {next(iter(models_of)):g}"
     shown = (f"{alpha:g} ({', '.join(models)})" for alpha, models in models_of.items())
@@ -294,7 +294,7 @@ def _gain_figures(curved: Sequence[ArmResult], names: Mapping[str, str]) -> tupl
 def _curvature_figures(curved: Sequence[ArmResult], names: Mapping[str, str]) -> tuple[Figure, ...]:
     figures = []
     for arm_result in curved:
-        learned = arm_result.arm.settings["hyplora"].get("learn_curvature", "no") != "no"
+        learned = arm_result.arm.settings.hyplora.get("learn_curvature", "no") != "no"
         curves = arm_result.results[0].curves
         kinds = [
             k.split()[1] for k in curves if k.startswith("curvature ") and k.endswith(" block")

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.models.pretrained.prompts import IGNORED, Coded, training_batch
-from beltrami.recipes.hyplora.methods import FineTuned
+from beltrami.recipes.hyplora.methods import FineTuned, HypLoraSettings
 from beltrami.recipes.recipe import Trial
 from beltrami.train.seeding import epoch_order, mix_seeds, seeded
 from beltrami.train.session import Session
@@ -28,7 +28,7 @@ def fine_tune(
     model: FineTuned,
     coded: Sequence[Coded],
     padding: int,
-    trial: Trial,
+    trial: Trial[HypLoraSettings],
     session: Session,
     *,
     micro_batch: int | None = None,
@@ -41,16 +41,16 @@ def fine_tune(
         model: as `fine_tuned` gives it.
         coded: questions with solutions.
         padding: a token.
-        trial: with epochs, batch, learning_rate, warm_up, loss_on and precision.
+        trial: what to train, and how.
         session: of the trial.
         micro_batch: questions at a time, if not all of a batch; changes nothing but memory.
     """
-    batch, processes = trial["batch"], session.processes
-    prompts, half = trial["loss_on"] == "whole", trial["precision"] == "bfloat16"
+    batch, processes = trial.settings.batch, session.processes
+    prompts, half = trial.settings.loss_on == "whole", trial.settings.precision == "bfloat16"
     per_epoch = math.ceil(len(coded) / batch)
-    steps = max(1, round(trial["epochs"] * per_epoch))
+    steps = max(1, round(trial.settings.epochs * per_epoch))
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=trial["learning_rate"], weight_decay=0.0)
+    optimizer = torch.optim.AdamW(trained, lr=trial.settings.learning_rate, weight_decay=0.0)
     done = session.begin(steps, model=model, optimizer=optimizer)
     model.train()
     if done == 0:
@@ -60,7 +60,9 @@ def fine_tune(
             fix_units(model, tokens, trial.seed, session.device)
     for step in range(done, steps):
         for group in optimizer.param_groups:
-            group["lr"] = trial["learning_rate"] * rate_at(step, steps, trial["warm_up"])
+            group["lr"] = trial.settings.learning_rate * rate_at(
+                step, steps, trial.settings.warm_up
+            )
         epoch, place = divmod(step, per_epoch)
         rows = epoch_order(len(coded), trial.seed, epoch)[place * batch : (place + 1) * batch]
         whole = [coded[i] for i in rows.tolist()]

@@ -24,8 +24,8 @@ from beltrami.recipes.knowledge_graph.config import (
     KnowledgeGraphRunConfig,
 )
 from beltrami.recipes.knowledge_graph.sample import mammal_graph
-from beltrami.recipes.knowledge_graph.training import train_model
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.knowledge_graph.training import KnowledgeGraphSettings, train_model
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 
@@ -34,27 +34,15 @@ if TYPE_CHECKING:
     from beltrami.report.page import Page
 
 START = 2e-3  # standard deviation of entities and translations before training
-TRAINED_BY = (
-    "epochs",
-    "batch",
-    "objective",
-    "pool",
-    "negatives",
-    "curvature",
-    "curvature_rate",
-    "order",
-    "pre_translation",
-    "validate_every",
-)
 
 
-class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
+class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig, KnowledgeGraphSettings]):
     """Predict links in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "knowledge-graph"
     title: ClassVar[str] = "Links of a knowledge graph"
     chosen_by: ClassVar[str] = "valid_mrr"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("mrr", "MRR", "mean of 1/rank of test answers; 1 is perfect", "higher", 4),
         Metric("hits@1", "Hits@1", "share of test answers ranked first", "higher", 4),
         Metric("hits@3", "Hits@3", "among the first three", "higher", 4),
@@ -78,36 +66,40 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
         """Name, sizes and digest."""
         return {"name": self.graph.name, **self.graph.summary(), "digest": self._digest}
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[KnowledgeGraphSettings]]:
         """Each model beside its Euclidean twin, at each dimension."""
-        rates = tuple({"learning_rate": rate} for rate in self.config.learning_rates)
+        config = self.config
+        rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
+        first = config.learning_rates[0]
         arms = []
-        for dim in self.config.dims:
-            settings = {"dim": dim, **{name: getattr(self.config, name) for name in TRAINED_BY}}
+        for dim in config.dims:
+            settings = settings_from(KnowledgeGraphSettings, config, dim=dim, learning_rate=first)
             group = f"{dim} dimensions"
-            for model in self.config.models:
+            for model in config.models:
                 twin = TWINS[model]
                 arms.append(Arm(model, group, settings, twin, rates))
                 arms.append(Arm(twin, group, settings, None, rates))
         return arms
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[KnowledgeGraphSettings]) -> nn.Module:
         """A model with small entities."""
         config = KnowledgeGraphConfig(
             entities=len(self.graph.entities),
             relations=len(self.graph.relations),
             variant=trial.model,
-            dim=trial["dim"],
-            curvature=trial["curvature"],
-            learn_curvature=trial["curvature_rate"] > 0,
-            order=trial["order"],
-            pre_translation=trial["pre_translation"],
+            dim=trial.settings.dim,
+            curvature=trial.settings.curvature,
+            learn_curvature=trial.settings.curvature_rate > 0,
+            order=trial.settings.order,
+            pre_translation=trial.settings.pre_translation,
             init_scale=START,
         )
         with seeded(trial.seed):
             return KnowledgeGraphModel(config)
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(
+        self, model: nn.Module, trial: Trial[KnowledgeGraphSettings], session: Session
+    ) -> None:
         """Train, and keep the epoch that validation liked best."""
         assert isinstance(model, KnowledgeGraphModel)
         seen = train_model(model, self.graph, self._known_on(session), trial, session)
@@ -116,7 +108,9 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig]):
             "valid_mrr": seen.scores,
         }
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[KnowledgeGraphSettings], session: Session
+    ) -> Evaluation:
         """Filtered ranks of both ends of the test triples, all and by relation."""
         assert isinstance(model, KnowledgeGraphModel)
         known = self._known_on(session)

@@ -138,8 +138,8 @@ def _curvature_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult) -> Figure
         x_label="c (the space has curvature −c)",
         x_log=True,
     )
-    start = curved.arm.settings["curvature"]
-    learned = curved.arm.settings["curvature_rate"] > 0
+    start = curved.arm.settings.curvature
+    learned = curved.arm.settings.curvature_rate > 0
     how = f"All started at {start:g}." if learned else f"All were kept at {start:g}."
     caption = f"{curved.arm.model}, {curved.arm.group}. {how} Near 0 space is flat."
     return Figure("Curvature by relation", svg, caption)

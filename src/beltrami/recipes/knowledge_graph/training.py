@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,24 @@ BIAS_SHARE = 0.5  # of the learning rate
 DECAY_FROM = 0.5  # share of the epochs after which the learning rate falls linearly
 LAST_SHARE = 0.01  # of the learning rate, where it ends
 SMALL = 1 << 18  # numbers in a table of scores that a CPU computes as fast with one thread
+
+
+@dataclass(frozen=True)
+class KnowledgeGraphSettings:
+    """What a training depends on; see `KnowledgeGraphRunConfig`."""
+
+    dim: int
+    epochs: int
+    batch: int
+    objective: str
+    pool: int
+    negatives: float
+    curvature: float
+    curvature_rate: float
+    order: Literal["head", "relation"]
+    pre_translation: bool
+    validate_every: int
+    learning_rate: float
 
 
 class Validations:
@@ -44,7 +63,7 @@ def train_model(
     model: KnowledgeGraphModel,
     graph: TripleSet,
     known: KnownTails,
-    trial: Trial,
+    trial: Trial[KnowledgeGraphSettings],
     session: Session,
 ) -> Validations:
     """Train, and leave the model as it was where validation was best.
@@ -52,26 +71,26 @@ def train_model(
     A batch's loss is a mean over its triples, each process computing its share. What remains of
     the triples after the last whole batch of an epoch is left out; each epoch leaves out others.
     """
-    if trial["batch"] < session.processes.world_size:
+    if trial.settings.batch < session.processes.world_size:
         raise ValueError(
             f"--batch must be at least the number of processes, {session.processes.world_size}; "
-            f"got {trial['batch']}"
+            f"got {trial.settings.batch}"
         )
     triples = add_reciprocals(graph.train, len(graph.relations))
-    batch = min(trial["batch"], len(triples))
+    batch = min(trial.settings.batch, len(triples))
     per_epoch = len(triples) // batch
-    steps = trial["epochs"] * per_epoch
+    steps = trial.settings.epochs * per_epoch
     optimizer, shares = _optimizer(model, trial, session.device)
     best, seen = BestState(model), Validations()
     done = session.begin(steps, model=model, optimizer=optimizer, best=best, seen=seen)
-    small = session.device.type == "cpu" and batch * trial["pool"] <= SMALL
+    small = session.device.type == "cpu" and batch * trial.settings.pool <= SMALL
     with capture_stream(session.device), one_thread() if small else nullcontext():
         stepper = _Stepper(model, optimizer, trial, session, per_epoch, batch)
         for step in range(done, steps):
             epoch, place = divmod(step, per_epoch)
             if place == 0 or step == done:
                 stepper.begin(triples, epoch, place)
-                _set_rates(optimizer, shares, rate_share(epoch / trial["epochs"]))
+                _set_rates(optimizer, shares, rate_share(epoch / trial.settings.epochs))
             loss = stepper.step()
             if place + 1 == per_epoch and _is_due(epoch + 1, trial):
                 mrr = evaluate(model, graph.valid, known)["mrr"]
@@ -91,17 +110,17 @@ def rate_share(progress: float) -> float:
     return max(LAST_SHARE, (1 - progress) / (1 - DECAY_FROM))
 
 
-def _is_due(epoch: int, trial: Trial) -> bool:
-    due: bool = epoch % trial["validate_every"] == 0 or epoch == trial["epochs"]
+def _is_due(epoch: int, trial: Trial[KnowledgeGraphSettings]) -> bool:
+    due: bool = epoch % trial.settings.validate_every == 0 or epoch == trial.settings.epochs
     return due
 
 
 def _optimizer(
-    model: KnowledgeGraphModel, trial: Trial, device: torch.device
+    model: KnowledgeGraphModel, trial: Trial[KnowledgeGraphSettings], device: torch.device
 ) -> tuple[torch.optim.Adam, list[float]]:
     """Adam, and the learning rate of each of its groups."""
-    rate = trial["learning_rate"]
-    shares = {"bias": BIAS_SHARE, "curvature.raw": trial["curvature_rate"]}
+    rate = trial.settings.learning_rate
+    shares = {"bias": BIAS_SHARE, "curvature.raw": trial.settings.curvature_rate}
     rates = [rate * shares.get(name, 1.0) for name, _ in model.named_parameters()]
     groups = [{"params": [p], "lr": r} for p, r in zip(model.parameters(), rates, strict=True)]
     if device.type == "cuda":
@@ -128,7 +147,7 @@ class _Stepper:
         self,
         model: KnowledgeGraphModel,
         optimizer: torch.optim.Adam,
-        trial: Trial,
+        trial: Trial[KnowledgeGraphSettings],
         session: Session,
         per_epoch: int,
         batch: int,
@@ -140,7 +159,7 @@ class _Stepper:
         self._entities = model.config.entities
         self._triples = torch.empty(per_epoch, batch, 3, dtype=torch.int64, device=device)
         self._heads = torch.empty(per_epoch, batch, dtype=torch.int64, device=device)
-        self._pools = torch.empty(per_epoch, trial["pool"], dtype=torch.int64, device=device)
+        self._pools = torch.empty(per_epoch, trial.settings.pool, dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
         self._recording = CapturedStep(self._step, session.processes)
@@ -178,7 +197,7 @@ class _Stepper:
 
     def _loss_of(self, triples: Tensor, heads: Tensor, pool: Tensor) -> Tensor:
         """The sum of the losses of our triples."""
-        objective = self._trial["objective"]
+        objective = self._trial.settings.objective
         if objective == "softmax":
             return self._model.softmax_loss(triples) * len(triples)
         return pooled_losses(
@@ -186,5 +205,5 @@ class _Stepper:
             triples,
             heads if objective == "pairs" else None,
             pool,
-            negatives=self._trial["negatives"],
+            negatives=self._trial.settings.negatives,
         ).sum()

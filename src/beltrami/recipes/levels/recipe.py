@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,8 +21,8 @@ from beltrami.models.level_classifier import (
 from beltrami.models.parameters import count_parameters
 from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
 from beltrami.recipes.levels.samples import load_samples
-from beltrami.recipes.levels.training import train_levels
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.levels.training import LevelsSettings, train_levels
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
 from beltrami.train.threads import one_thread
@@ -45,13 +44,13 @@ METRICS = (
 )
 
 
-class LevelsRecipe(Recipe[LevelsConfig]):
+class LevelsRecipe(Recipe[LevelsConfig, LevelsSettings]):
     """Classes of a taxonomy's leaves, in hyperbolic and in flat space."""
 
     name: ClassVar[str] = "levels"
     method: ClassVar[int] = 2  # 2: prototypes move by root mean square changes of a coordinate
     title: ClassVar[str] = "Classification by level"
-    names: ClassVar[dict[str, str]] = NAMES
+    names = NAMES
     chosen_by: ClassVar[str] = "validation_f1"
 
     def __init__(self, config: LevelsConfig) -> None:
@@ -59,7 +58,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         self.samples = load_samples(config)
 
     @cached_property
-    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+    def metrics(self) -> tuple[Metric, ...]:
         """Metrics over all levels, of each level and of the training."""
         levels = (
             Metric(f"accuracy_{depth}", f"Accuracy, {title}", hint, "higher")
@@ -105,7 +104,7 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         whole = len(self.samples.hierarchy.roots) == 1 and len(classes) <= MOST_CLASSES
         return class_tables(self.samples.hierarchy, classes) if whole else None
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[LevelsSettings]]:
         """The hyperbolic classifier and its twin."""
         config, labels = self.config, self.samples.labels
         curved = LevelConfig(
@@ -118,27 +117,26 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         )
         twin = matched_twin(curved, lambda c: count_parameters(lambda: LevelClassifier(c)))
         rates = tuple({"learning_rate": rate} for rate in config.learning_rates)
-        common = {name: getattr(config, name) for name in ("epochs", "batch", "weight_decay")}
         levels = f"{len(labels.depths)} levels"
         return [
             Arm(
                 model,
                 levels,
-                {**common, "model": dataclasses.asdict(shape)},
+                settings_from(
+                    LevelsSettings, config, model=shape, learning_rate=config.learning_rates[0]
+                ),
                 None if model == TWIN else TWIN,
                 rates,
             )
             for model, shape in ((config.geometry, curved), (TWIN, twin))
         ]
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[LevelsSettings]) -> nn.Module:
         """The classifier of a trial."""
-        shape = dict(trial["model"])
-        lists = {key: tuple(shape[key]) for key in ("classes", "widths")}
         with seeded(trial.seed):
-            return LevelClassifier(LevelConfig(**{**shape, **lists}))
+            return LevelClassifier(trial.settings.model)
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[LevelsSettings], session: Session) -> None:
         """Batches of leaves; the best epoch on validation leaves is kept."""
         train, validation, _ = (self._part(rows) for rows in self.samples.parts(trial.seed))
         if session.device.type == "cpu" and self.samples.features.numel() < SMALL:
@@ -147,7 +145,9 @@ class LevelsRecipe(Recipe[LevelsConfig]):
         else:
             train_levels(model, train, validation, trial, session)
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[LevelsSettings], session: Session
+    ) -> Evaluation:
         """Accuracy by level, hierarchical F1, and errors in the tree of the lowest classes."""
         _, validation, test = self.samples.parts(trial.seed)
         features, targets = self._part(test)

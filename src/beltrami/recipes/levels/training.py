@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from beltrami.models.level_classifier import evaluate_levels
+from beltrami.models.level_classifier import LevelConfig, evaluate_levels
 from beltrami.optim import create_optimizer
 from beltrami.recipes.recipe import Trial
 from beltrami.train.best import BestState
@@ -23,11 +24,22 @@ from beltrami.train.seeding import epoch_order, mix_seeds, seeded
 from beltrami.train.session import Session
 
 
+@dataclass(frozen=True)
+class LevelsSettings:
+    """What a training depends on; see `LevelsConfig`."""
+
+    epochs: int
+    batch: int
+    weight_decay: float
+    model: LevelConfig
+    learning_rate: float
+
+
 def train_levels(
     model: nn.Module,
     train: tuple[Tensor, Tensor],
     validation: tuple[Tensor, Tensor],
-    trial: Trial,
+    trial: Trial[LevelsSettings],
     session: Session,
 ) -> None:
     """Train, and leave the model as it was where hierarchical F1 on validation leaves was best.
@@ -36,14 +48,14 @@ def train_levels(
 
     Args:
         model: a `LevelClassifier`. train, validation: features and targets.
-        trial: with epochs, batch, learning_rate and weight_decay. session: of the trial.
+        trial: what to train, and how. session: of the trial.
     """
     features, targets = (part.to(session.device) for part in train)
-    batch, processes = trial["batch"], session.processes
+    batch, processes = trial.settings.batch, session.processes
     per_epoch = math.ceil(len(features) / batch)
-    steps = trial["epochs"] * per_epoch
+    steps = trial.settings.epochs * per_epoch
     optimizer = create_optimizer(
-        model, lr=trial["learning_rate"], weight_decay=trial["weight_decay"]
+        model, lr=trial.settings.learning_rate, weight_decay=trial.settings.weight_decay
     )
     best = BestState(model)
     for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):

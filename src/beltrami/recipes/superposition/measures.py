@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from beltrami.analysis.isotropy import isotropy
 from beltrami.analysis.superposition import fit_exponent, represented, unlearned_loss
 from beltrami.models.superposition import Member, ToyStack
 from beltrami.recipes.recipe import Evaluation, Metric
+from beltrami.recipes.superposition.config import Readout
 
 BINS = 40
 LONGEST = 2.0  # of the histograms of lengths
@@ -38,27 +39,76 @@ class Regime:
     gamma: float | None
 
 
-def regimes_of(settings: Mapping[str, Any]) -> list[Regime]:
-    """A regime for each gamma, and one more for rows of length 1."""
-    regimes = [
-        Regime(f"{gamma:g}", f"γ = {gamma:g}".replace("-", "−"), gamma)
-        for gamma in settings["gammas"]
-    ]
-    return [*regimes, Regime("unit", "rows of length 1", None)] if settings["unit"] else regimes
+@dataclass(frozen=True, kw_only=True)
+class StackShape:
+    """What all stacks of a run share.
+
+    Args:
+        features: n. widths: m of the models. gammas: of their weight decay.
+        unit: whether rows of length 1 are a regime, too.
+        batch: samples a step.
+        rates: learning rate of all models, or "by width".
+        warm_up: share of the steps.
+        scale: of the loss; None for 1 over the batch.
+        matrices: "TF32", or None for float32.
+    """
+
+    features: int
+    widths: tuple[int, ...]
+    gammas: tuple[float, ...]
+    unit: bool
+    batch: int
+    rates: float | Literal["by width"]
+    warm_up: float
+    scale: float | None
+    matrices: str | None = None
+
+    @property
+    def regimes(self) -> list[Regime]:
+        """A regime for each gamma, and one more for rows of length 1."""
+        regimes = [
+            Regime(f"{gamma:g}", f"γ = {gamma:g}".replace("-", "−"), gamma) for gamma in self.gammas
+        ]
+        return [*regimes, Regime("unit", "rows of length 1", None)] if self.unit else regimes
+
+    @property
+    def members(self) -> list[Member]:
+        """A model for every regime and width, in this order."""
+        if self.rates == "by width":
+            rates = [(_WIDE_RATE * (_WIDE_FROM / m) ** 0.25, 2 / m) for m in self.widths]
+        else:
+            rates = [(float(self.rates), self.rates)] * len(self.widths)
+        return [
+            Member(width, regime.gamma or 0.0, regime.gamma is None, *rate)
+            for regime in self.regimes
+            for width, rate in zip(self.widths, rates, strict=True)
+        ]
 
 
-def members_of(settings: Mapping[str, Any]) -> list[Member]:
-    """A model for every regime and width, in this order."""
-    widths = settings["widths"]
-    if settings["rates"] == "by width":
-        rates = [(_WIDE_RATE * (_WIDE_FROM / width) ** 0.25, 2 / width) for width in widths]
-    else:
-        rates = [(float(settings["rates"]), settings["rates"])] * len(widths)
-    return [
-        Member(width, regime.gamma or 0.0, regime.gamma is None, *rate)
-        for regime in regimes_of(settings)
-        for width, rate in zip(widths, rates, strict=True)
-    ]
+@dataclass(frozen=True, kw_only=True)
+class StackSettings(StackShape):
+    """What the training of a stack depends on.
+
+    Args:
+        law: of the frequencies. density: features a sample. frequencies: their digest.
+        steps: of the training. readout: how features are read.
+        curvature: of hidden states, where the read-out has one.
+    """
+
+    law: str
+    density: float
+    frequencies: str
+    steps: int
+    readout: Readout
+    curvature: float | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> StackSettings:
+        """Those that a result.json holds."""
+        names = {field.name for field in fields(cls)}
+        known = {key: value for key, value in record.items() if key in names}
+        lists = {key: tuple(known[key]) for key in ("widths", "gammas")}
+        return cls(**{**known, **lists})
 
 
 def metrics_of(regimes: Sequence[Regime]) -> tuple[Metric, ...]:
@@ -82,13 +132,13 @@ def key(name: str, regime: Regime) -> str:
 
 @torch.no_grad()
 def evaluation(
-    stack: ToyStack, losses: Tensor, frequencies: Tensor, settings: Mapping[str, Any]
+    stack: ToyStack, losses: Tensor, frequencies: Tensor, settings: StackShape
 ) -> Evaluation:
     """Metrics, and curves over the widths."""
-    count = len(settings["widths"])
+    count = len(settings.widths)
     metrics: dict[str, float | None] = {}
     curves: dict[str, list[float]] = {}
-    for i, regime in enumerate(regimes_of(settings)):
+    for i, regime in enumerate(settings.regimes):
         weights = [stack.weight(i * count + j).detach().cpu() for j in range(count)]
         unit = regime.gamma is None  # of which rows are longer than 1 is up to rounding
         own = {
@@ -101,7 +151,7 @@ def evaluation(
             "cosines": _cosines(weights[count // 2]),
         }
         curves |= {key(name, regime): values for name, values in own.items()}
-        metrics[key(EXPONENT, regime)] = fit_exponent(settings["widths"], own[LOSS]).exponent
+        metrics[key(EXPONENT, regime)] = fit_exponent(settings.widths, own[LOSS]).exponent
         metrics[key(LOSS, regime)] = own[LOSS][-1]
         metrics[key(HALF, regime)] = sum(own[HALF]) / count
     return Evaluation(metrics, curves)

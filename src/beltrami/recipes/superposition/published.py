@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from beltrami.recipes.results import RunResult
 from beltrami.recipes.superposition.config import TWIN
 from beltrami.recipes.superposition.laws import law_number
+from beltrami.recipes.superposition.measures import StackSettings
 from beltrami.recipes.superposition.results import RegimeResult, regime_results, signed_percent
 from beltrami.report.page import Row, Section, Table
 
@@ -31,17 +33,24 @@ def published() -> dict[str, Any]:
     return document
 
 
-def has_published_settings(settings: Mapping[str, Any]) -> bool:
+def has_published_settings(settings: StackSettings) -> bool:
     """Whether models of a run are those of the published grid, trained as long."""
     theirs = published()["settings"]
-    exact = "matrices" not in settings  # theirs are of float32
-    return exact and all(settings[name] == theirs[name] for name in theirs)
+    exact = settings.matrices is None  # theirs are of float32
+    return exact and _agree(settings, theirs)
 
 
-def has_large_settings(settings: Mapping[str, Any]) -> bool:
+def has_large_settings(settings: StackSettings) -> bool:
     """Whether models are those of the experiment with many features, in whatever precision."""
-    theirs = published()["large"]["settings"]
-    return all(settings[name] == theirs[name] for name in theirs)
+    return _agree(settings, published()["large"]["settings"])
+
+
+def _agree(settings: StackSettings, theirs: Mapping[str, Any]) -> bool:
+    ours = asdict(settings)
+    return all(
+        list(ours[name]) == value if isinstance(value, list) else ours[name] == value
+        for name, value in theirs.items()
+    )
 
 
 def published_exponent(data_exponent: float, gamma: float) -> float | None:
@@ -102,7 +111,7 @@ def published_section(run_result: RunResult) -> Section | None:
         if arm_result.arm.model != TWIN:
             continue
         settings = arm_result.arm.settings
-        rough = f", {settings['matrices']}" if "matrices" in settings else ""
+        rough = f", {settings.matrices}" if settings.matrices else ""
         for result in regime_results(arm_result):
             if (cells := _cells(result, settings)) is not None:
                 rows.append(Row(f"{result.group}, {result.regime.title}{rough}", "", cells))
@@ -114,9 +123,9 @@ def published_section(run_result: RunResult) -> Section | None:
     return Section("Beside the published figures", (), (), (table,))
 
 
-def _cells(result: RegimeResult, settings: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _cells(result: RegimeResult, settings: StackSettings) -> tuple[str, ...] | None:
     """A row of the table; None where nothing of a regime is published."""
-    law, density, gamma = settings["law"], settings["density"], result.regime.gamma
+    law, density, gamma = settings.law, settings.density, result.regime.gamma
     if gamma is None:
         return None
     ours, exponent, share = "–", None, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.models.superposition import FeatureSamples, ToyStack, denser
-from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial
+from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.recipes.superposition.config import (
     CURVED,
     HALVES,
@@ -26,10 +27,10 @@ from beltrami.recipes.superposition.config import (
 )
 from beltrami.recipes.superposition.laws import frequencies, law_title
 from beltrami.recipes.superposition.measures import (
+    StackSettings,
+    StackShape,
     evaluation,
-    members_of,
     metrics_of,
-    regimes_of,
 )
 from beltrami.recipes.superposition.results import (
     findings_json,
@@ -49,12 +50,12 @@ if TYPE_CHECKING:
 _LARGE_SCALE = 100  # of the loss, in the paper's experiment with many features
 
 
-class SuperpositionRecipe(Recipe[SuperpositionConfig]):
+class SuperpositionRecipe(Recipe[SuperpositionConfig, StackSettings]):
     """How the loss of toy models falls with their width."""
 
     name: ClassVar[str] = "superposition"
     title: ClassVar[str] = "Superposition"
-    names: ClassVar[dict[str, str]] = NAMES
+    names = NAMES
 
     def __init__(self, config: SuperpositionConfig) -> None:
         super().__init__(config)
@@ -77,28 +78,28 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
         self._losses: dict[str, Tensor] = {}
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:  # type: ignore[override]
+    def metrics(self) -> tuple[Metric, ...]:
         """Those of every gamma."""
-        return metrics_of(regimes_of(self.settings))
+        return metrics_of(self.shape.regimes)
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def shape(self) -> StackShape:
         """What all trials share."""
         config, chosen = self.config, self.config.chosen
         large = config.preset == LARGE
         by_width = large and config.learning_rate is None
         samples = chosen("batch") * chosen("features")
-        return {
-            "features": chosen("features"),
-            "widths": sorted(chosen("widths")),
-            "gammas": sorted(chosen("gammas")),
-            "unit": config.unit,
-            "batch": chosen("batch"),
-            "rates": "by width" if by_width else chosen("learning_rate"),
-            "warm_up": chosen("warm_up"),
-            "scale": 2 * _LARGE_SCALE / samples if large else None,
-            **({"matrices": "TF32"} if config.tf32 else {}),
-        }
+        return StackShape(
+            features=chosen("features"),
+            widths=tuple(sorted(chosen("widths"))),
+            gammas=tuple(sorted(chosen("gammas"))),
+            unit=config.unit,
+            batch=chosen("batch"),
+            rates="by width" if by_width else chosen("learning_rate"),
+            warm_up=chosen("warm_up"),
+            scale=2 * _LARGE_SCALE / samples if large else None,
+            matrices="TF32" if config.tf32 else None,
+        )
 
     def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Refuse what only a GPU can."""
@@ -115,57 +116,57 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig]):
             "digest": hashlib.sha256(str(features).encode()).hexdigest(),
         }
 
-    def arms(self) -> Sequence[Arm]:
+    def arms(self) -> Sequence[Arm[StackSettings]]:
         """Each way to read features, for each law; and each with half the steps."""
         steps = self.config.chosen("steps")
         arms = []
         for group, p in self.frequencies.items():
-            common = {
-                **self.settings,
-                "law": self._laws[group],
-                "density": round(float(p.sum()), 3),
-                "frequencies": hashlib.sha256(p.numpy().tobytes()).hexdigest(),
-                "steps": steps,
-            }
             for readout in (TWIN, *(r for r in self.config.readouts if r != TWIN)):
-                settings = {**common, "readout": readout}
-                if readout in CURVED:
-                    settings["curvature"] = self.config.curvature
+                settings = settings_from(
+                    StackSettings,
+                    self.shape,
+                    law=self._laws[group],
+                    density=round(float(p.sum()), 3),
+                    frequencies=hashlib.sha256(p.numpy().tobytes()).hexdigest(),
+                    steps=steps,
+                    readout=readout,
+                    curvature=self.config.curvature if readout in CURVED else None,
+                )
                 control = None if readout == TWIN else TWIN
                 arms.append(Arm(readout, group, settings, control))
                 if self.config.check_steps:
-                    half = {**settings, "steps": steps // 2}
+                    half = replace(settings, steps=steps // 2)
                     arms.append(Arm(HALVES[readout], group, half, readout))
         return arms
 
-    def build(self, trial: Trial) -> nn.Module:
+    def build(self, trial: Trial[StackSettings]) -> nn.Module:
         """The stack of a trial."""
+        settings = trial.settings
+        c = 1.0 if settings.curvature is None else settings.curvature
         return ToyStack(
-            trial["features"],
-            members_of(trial.settings),
-            readout=trial["readout"],
-            c=trial.settings.get("curvature", 1.0),
-            seed=trial.seed,
+            settings.features, settings.members, readout=settings.readout, c=c, seed=trial.seed
         )
 
-    def train(self, model: nn.Module, trial: Trial, session: Session) -> None:
+    def train(self, model: nn.Module, trial: Trial[StackSettings], session: Session) -> None:
         """All members at once, on the same samples."""
         assert isinstance(model, ToyStack)
-        p, steps = self.frequencies[trial.group], trial["steps"]
-        data = FeatureSamples(p, trial["batch"], seed=trial.seed, device=session.device)
+        p, settings = self.frequencies[trial.group], trial.settings
+        data = FeatureSamples(p, settings.batch, seed=trial.seed, device=session.device)
         training = StackTraining(
             model,
             data,
-            steps=steps,
-            warm_up=round(trial["warm_up"] * steps),
-            scale=trial["scale"],
-            tf32="matrices" in trial.settings,
+            steps=settings.steps,
+            warm_up=round(settings.warm_up * settings.steps),
+            scale=settings.scale,
+            tf32=settings.matrices is not None,
         )
         # Matrices of this size are multiplied as quickly by one thread.
         with one_thread() if session.device.type == "cpu" else nullcontext():
             self._losses[trial.name] = training.run(session).cpu()
 
-    def evaluate(self, model: nn.Module, trial: Trial, session: Session) -> Evaluation:
+    def evaluate(
+        self, model: nn.Module, trial: Trial[StackSettings], session: Session
+    ) -> Evaluation:
         """Losses of the last steps, lengths of rows, overlaps and exponents."""
         assert isinstance(model, ToyStack)
         losses = self._losses.pop(trial.name)

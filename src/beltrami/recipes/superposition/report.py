@@ -82,7 +82,7 @@ def superposition_page(recipe: SuperpositionRecipe, run_result: RunResult) -> Pa
         ),
         facts=(
             ("Features", f"{data['features']:,}: {data['name']}"),
-            ("Widths", ", ".join(map(str, recipe.settings["widths"]))),
+            ("Widths", ", ".join(map(str, recipe.shape.widths))),
             ("Training", f"Adam, {steps}"),
             *run_facts(run_result, recipe.names),
         ),

@@ -21,7 +21,6 @@ from beltrami.recipes.superposition.measures import (
     UNLEARNED,
     Regime,
     key,
-    regimes_of,
 )
 from beltrami.recipes.tables import difference_cell, show
 from beltrami.report.page import Cell, Row, Table
@@ -105,9 +104,9 @@ class RegimeResult:
 def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
     """Of all regimes of an arm."""
     arm, results = arm_result.arm, arm_result.results
-    widths = tuple(arm.settings["widths"])
+    widths = arm.settings.widths
     regimes = []
-    for regime in regimes_of(arm.settings):
+    for regime in arm.settings.regimes:
         curves = {
             name: [result.curves[key(name, regime)] for result in results]
             for name in (LOSS, HALF, ONE, OVERLAP, UNLEARNED)
@@ -118,7 +117,7 @@ def regime_results(arm_result: ArmResult) -> list[RegimeResult]:
             exponent = Interval(exponent.mean, windows.fits[0].high - windows.fits[0].exponent)
         losses = tuple(mean_interval(column) for column in zip(*curves[LOSS], strict=True))
         means = (_means(curves[name]) for name in (HALF, ONE, OVERLAP, UNLEARNED))
-        features = arm.settings["features"]
+        features = arm.settings.features
         regimes.append(
             RegimeResult(
                 arm.group, arm.model, features, regime, widths, windows, exponent, losses, *means
@@ -142,7 +141,7 @@ def regime_tables(recipe: SuperpositionRecipe, run_result: RunResult) -> list[Ta
     for group, arm_results in run_result.groups().items():
         arms = whole_trainings(arm_results)
         compared = len(arms) > 1
-        widths = arms[0].arm.settings["widths"]
+        widths = arms[0].arm.settings.widths
         columns = (
             "Superposition",
             "Exponent",
@@ -244,7 +243,7 @@ def settling(arm_results: Sequence[ArmResult]) -> list[Settling]:
         shorter = by_name.get((group, HALVES.get(readout, "")))
         if shorter is None:
             continue
-        zero = SQUARE * arm_result.arm.settings["density"]
+        zero = SQUARE * arm_result.arm.settings.density
         pairs = zip(regime_results(arm_result), regime_results(shorter), strict=True)
         for now, before in pairs:
             loss = now.losses[-1].mean
