@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from beltrami.checks import check_integer, check_unique
-from beltrami.checks import check_positive as check_positive_number
 
 RUNS = Path("runs")  # where commands write without --out
 
@@ -19,12 +18,6 @@ def check_counts(config: object, *names: str) -> None:
     for name in names:
         if (value := getattr(config, name)) is not None:
             check_integer(flag(name), value)
-
-
-def check_positive(config: object, *names: str) -> None:
-    """Refuse options that are not positive numbers."""
-    for name in names:
-        check_positive_number(flag(name), getattr(config, name))
 
 
 def check_no_repeats(config: object, *names: str) -> None:

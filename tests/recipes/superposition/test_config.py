@@ -16,10 +16,10 @@ from beltrami.recipes.superposition.recipe import SuperpositionRecipe
 def test_presets_give_what_is_not_given() -> None:
     config = SuperpositionConfig(preset="paper", widths=(3, 4, 5))
     config.check()
-    assert config.chosen("features") == 1000
-    assert config.chosen("widths") == (3, 4, 5)
-    assert config.chosen("gammas")[2] == -0.556
-    assert len(config.chosen("gammas")) == 10
+    assert config.chosen.features == 1000
+    assert config.chosen.widths == (3, 4, 5)
+    assert config.chosen.gammas[2] == -0.556
+    assert len(config.chosen.gammas) == 10
 
 
 def test_the_large_experiments_rates_fall_with_the_width() -> None:

@@ -8,10 +8,11 @@ the scripts published with it: "paper" is the grid of 1,000 features, of which o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal, get_args
 
-from beltrami.options import check_counts, check_no_repeats, check_positive, file_name, flag
+from beltrami.checks import check_unique
+from beltrami.options import file_name, flag
 from beltrami.recipes.config import RunConfig, option
 from beltrami.recipes.superposition.laws import law_title
 
@@ -28,38 +29,42 @@ NAMES |= {HALVES[TWIN]: "half the steps"}
 
 Preset = Literal["small", "paper", "paper-large"]
 
-SMALL: dict[str, Any] = {
-    "features": 400,
-    "widths": (6, 10, 16, 25, 40),
-    "gammas": (-0.556, 0.333),
-    "laws": ("power:1", "exponential:40"),
-    "steps": 16000,
-    "batch": 512,
-    "learning_rate": 0.01,
-    "warm_up": 0.1,
-}
-PAPER: dict[str, Any] = {
-    **SMALL,
-    "features": 1000,
-    "widths": (10, 15, 25, 39, 63, 100),
-    "gammas": tuple(round(-1 + 2 * i / 9, 3) for i in range(10)),
-    "laws": ("power:1",),
-    "steps": 20000,
-    "batch": 2048,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "small": SMALL,
+
+@dataclass(frozen=True)
+class PresetOptions:
+    """What a preset gives where the command line does not; see `SuperpositionConfig`."""
+
+    features: int = 400
+    widths: tuple[int, ...] = (6, 10, 16, 25, 40)
+    gammas: tuple[float, ...] = (-0.556, 0.333)
+    laws: tuple[str, ...] = ("power:1", "exponential:40")
+    steps: int = 16000
+    batch: int = 512
+    learning_rate: float = 0.01
+    warm_up: float = 0.1
+
+
+PAPER = PresetOptions(
+    features=1000,
+    widths=(10, 15, 25, 39, 63, 100),
+    gammas=tuple(round(-1 + 2 * i / 9, 3) for i in range(10)),
+    laws=("power:1",),
+    steps=20000,
+    batch=2048,
+)
+PRESETS: dict[str, PresetOptions] = {
+    "small": PresetOptions(),
     "paper": PAPER,
-    "paper-large": {
-        **PAPER,
-        "features": 10240,
-        "widths": tuple(2**k for k in range(3, 11)),
-        "gammas": (-1.0, 0.1),
-        "laws": ("power:1.2", "linear", "exponential:400"),
-        "steps": 40000,
-        "batch": 8192,
-        "warm_up": 0.05,
-    },
+    "paper-large": replace(
+        PAPER,
+        features=10240,
+        widths=tuple(2**k for k in range(3, 11)),
+        gammas=(-1.0, 0.1),
+        laws=("power:1.2", "linear", "exponential:400"),
+        steps=40000,
+        batch=8192,
+        warm_up=0.05,
+    ),
 }
 LARGE = "paper-large"  # has rates that depend on the width
 
@@ -91,11 +96,11 @@ class SuperpositionConfig(RunConfig):
     numbers of the column that its head line calls count or frequency, or else at the ends of its
     lines), each a comparison of its own. (preset small: power:1 exponential:40)"""
 
-    densities: tuple[float, ...] = option((0.0,), adds_runs=True)
+    densities: tuple[float, ...] = option((0.0,), low=0, high=1, adds_runs=True)
     """How dense samples are, each again a comparison: 0 is one feature a sample on average, at 1
     the most frequent is in all of them."""
 
-    features: int | None = None
+    features: int | None = option(None, low=1)
     """Features, n. (preset small: 400)"""
 
     widths: tuple[int, ...] | None = None
@@ -113,52 +118,46 @@ class SuperpositionConfig(RunConfig):
     those of hyperbolic space, bent and margin flat controls that are as nonlinear. They take three
     to ten times as long as linear."""
 
-    curvature: float = 1.0
-    """c of the curvature -c, for the read-outs that have one."""
+    curvature: float = option(1.0, low=0, high=MOST_CURVED, open_low=True)
+    """c of the curvature -c, for the read-outs that have one; points of larger ones leave
+    float32."""
 
     check_steps: bool = True
     """Whether models are also trained with half the steps: what that changes, more steps may change
     as well."""
 
-    steps: int | None = None
+    steps: int | None = option(None, low=1)
     """Steps of a training. (preset small: 16000)"""
 
-    batch: int | None = None
+    batch: int | None = option(None, low=1)
     """Samples a step. (preset small: 512)"""
 
-    learning_rate: float | None = None
+    learning_rate: float | None = option(None, low=0, open_low=True)
     """At its highest; it rises in the first steps and falls to 5 % along a cosine. (0.01; preset
     paper-large: falls with the width)"""
 
-    warm_up: float | None = None
+    warm_up: float | None = option(None, low=0, high=1, open_high=True)
     """Share of the steps in which the rate rises. (preset small: 0.1)"""
 
     tf32: bool = False
     """On a GPU, multiply matrices on tensor cores: factors are rounded to 11 bits. Meant for the
     preset paper-large; compare a law with and without before you believe it."""
 
-    def chosen(self, name: str) -> Any:
-        """An option, or what the preset says."""
-        value = getattr(self, name)
-        return PRESETS[self.preset][name] if value is None else value
+    @property
+    def chosen(self) -> PresetOptions:
+        """The options with the preset's values where none were given."""
+        given = {field.name: getattr(self, field.name) for field in fields(PresetOptions)}
+        return replace(PRESETS[self.preset], **{k: v for k, v in given.items() if v is not None})
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
         super().check()
-        chosen: Any = replace(self, **{name: self.chosen(name) for name in SMALL})
-        check_counts(chosen, "features", "steps", "batch")
-        check_positive(chosen, "curvature", "learning_rate")
-        if self.curvature > MOST_CURVED:
-            raise ValueError(
-                f"--curvature must be at most {MOST_CURVED:g}, or points of hidden states leave "
-                f"float32, got {self.curvature:g}"
-            )
-        if not 0 <= chosen.warm_up < 1:
-            raise ValueError(f"--warm-up must be at least 0 and below 1, got {chosen.warm_up:g}")
-        for name in ("laws", "densities", "widths", "gammas", "readouts"):
-            if not getattr(chosen, name) and not (name == "gammas" and self.unit):
+        chosen = self.chosen
+        for name in ("laws", "widths", "gammas"):
+            values = getattr(chosen, name)
+            if not values and not (name == "gammas" and self.unit):
                 raise ValueError(f"{flag(name)} is empty; give at least one")
-        check_no_repeats(chosen, "laws", "densities", "widths", "gammas", "readouts")
+            check_unique(flag(name), values)
         for law in chosen.laws:
             law_title(law)
         widths, n = chosen.widths, chosen.features
@@ -171,12 +170,9 @@ class SuperpositionConfig(RunConfig):
             raise ValueError(f"--gammas must be finite numbers, got {chosen.gammas}")
         if len({f"{gamma:g}" for gamma in chosen.gammas}) < len(chosen.gammas):
             raise ValueError(f"--gammas must differ in their first six digits, got {chosen.gammas}")
-        if not all(0 <= share <= 1 for share in self.densities):
-            got = " ".join(f"{share:g}" for share in self.densities)
-            raise ValueError(f"--densities must lie in 0..1, got {got}")
         if self.check_steps and chosen.steps < 2:
             raise ValueError("--steps 1 has no half; give --no-check-steps")
 
     def data_name(self) -> str:
         """The preset and the laws."""
-        return file_name("-".join([self.preset, *self.chosen("laws")]))
+        return file_name("-".join([self.preset, *self.chosen.laws]))

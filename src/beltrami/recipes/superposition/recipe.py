@@ -61,8 +61,8 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig, StackSettings]):
         super().__init__(config)
         self.frequencies: dict[str, Tensor] = {}
         self._laws: dict[str, str] = {}
-        n = config.chosen("features")
-        for law in config.chosen("laws"):
+        n = config.chosen.features
+        for law in config.chosen.laws:
             p = frequencies(law, n)
             for share in config.densities:
                 dense = denser(p, share)
@@ -88,15 +88,15 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig, StackSettings]):
         config, chosen = self.config, self.config.chosen
         large = config.preset == LARGE
         by_width = large and config.learning_rate is None
-        samples = chosen("batch") * chosen("features")
+        samples = chosen.batch * chosen.features
         return StackShape(
-            features=chosen("features"),
-            widths=tuple(sorted(chosen("widths"))),
-            gammas=tuple(sorted(chosen("gammas"))),
+            features=chosen.features,
+            widths=tuple(sorted(chosen.widths)),
+            gammas=tuple(sorted(chosen.gammas)),
             unit=config.unit,
-            batch=chosen("batch"),
-            rates="by width" if by_width else chosen("learning_rate"),
-            warm_up=chosen("warm_up"),
+            batch=chosen.batch,
+            rates="by width" if by_width else chosen.learning_rate,
+            warm_up=chosen.warm_up,
             scale=2 * _LARGE_SCALE / samples if large else None,
             matrices="TF32" if config.tf32 else None,
         )
@@ -108,7 +108,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig, StackSettings]):
 
     def data_facts(self) -> dict[str, Any]:
         """Laws, features and digest."""
-        features = self.config.chosen("features")
+        features = self.config.chosen.features
         return {
             "name": ", ".join(self.frequencies),
             "features": features,
@@ -118,7 +118,7 @@ class SuperpositionRecipe(Recipe[SuperpositionConfig, StackSettings]):
 
     def arms(self) -> Sequence[Arm[StackSettings]]:
         """Each way to read features, for each law; and each with half the steps."""
-        steps = self.config.chosen("steps")
+        steps = self.config.chosen.steps
         arms = []
         for group, p in self.frequencies.items():
             for readout in (TWIN, *(r for r in self.config.readouts if r != TWIN)):

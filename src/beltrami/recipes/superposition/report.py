@@ -61,7 +61,7 @@ def superposition_page(recipe: SuperpositionRecipe, run_result: RunResult) -> Pa
     config, data = recipe.config, recipe.data_facts()
     groups = run_result.groups()
     beside = published_section(run_result)
-    steps = f"{config.chosen('steps'):,} steps of {config.chosen('batch'):,} samples"
+    steps = f"{config.chosen.steps:,} steps of {config.chosen.batch:,} samples"
     return Page(
         title="Superposition: how loss falls with width",
         lead=_lead(run_result),
