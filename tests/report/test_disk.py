@@ -9,7 +9,9 @@ import torch
 
 from beltrami.geometry import lorentz
 from beltrami.report.disk import (
+    ASCENT,
     DEPTHS,
+    DESCENT,
     MARGIN_X,
     MARGIN_Y,
     MAX_LABEL,
@@ -150,9 +152,9 @@ def test_the_longest_labels_fit_the_picture_all_around_the_rim() -> None:
     for degrees in range(360):
         angle = math.radians(degrees)
         (label,) = place_labels([0.99 * complex(math.cos(angle), math.sin(angle))], [long], [0])
-        assert abs(label.box.left) <= RADIUS + MARGIN_X
-        assert abs(label.box.right) <= RADIUS + MARGIN_X
-        assert max(-label.box.top, label.box.bottom) <= RADIUS + MARGIN_Y
+        assert abs(label.sides[0]) <= RADIUS + MARGIN_X
+        assert abs(label.sides[1]) <= RADIUS + MARGIN_X
+        assert max(ASCENT - label.y, label.y + DESCENT) <= RADIUS + MARGIN_Y
 
 
 def test_placed_labels_never_overlap() -> None:
@@ -162,7 +164,7 @@ def test_placed_labels_never_overlap() -> None:
     assert placed
     assert placed[0].text == "label number 0"
     for i, label in enumerate(placed):
-        assert not any(label.box.meets(other.box) for other in placed[:i])
+        assert not any(label.meets(other) for other in placed[:i])
 
 
 @pytest.mark.parametrize(

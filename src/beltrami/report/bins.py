@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
-from beltrami.report.chart_frame import (
-    EDGE,
-    NO_NAME,
-    PLOT_HEIGHT,
-    WIDTH,
-    Numbers,
-    Scale,
-    across,
-    as_tensor,
-    colour,
-    head,
-    hidden_note,
-    label_room,
-    marker,
-    nothing_to_show,
-    path,
-    picture,
-    stroke,
-    upward,
-    with_note,
-    x_axis,
-    y_axis,
-)
-from beltrami.report.ticks import FLAT, LIMIT, format_number, linear_ticks
+from beltrami.checks import check_integer
+from beltrami.report import chart_frame as frame
+from beltrami.report.chart_frame import NO_NAME, Numbers, Scale, colour
+from beltrami.report.ticks import FLAT, LIMIT, format_number, linear_ticks, round_steps
 
 MAX_BINS = 40
 MIN_BINS = 5
@@ -64,17 +45,14 @@ def histogram(
         share: the share of a sample's values instead of their number.
         bins: at most so many.
     """
-    if not samples:
-        raise ValueError("samples must not be empty")
-    if bins < FEWEST_BINS:
-        raise ValueError(f"bins must be at least {FEWEST_BINS}, got {bins}")
-    given = {name: as_tensor(values, f"sample {name!r}") for name, values in samples.items()}
+    frame.check_names(list(samples), "samples")
+    check_integer("bins", bins, low=FEWEST_BINS)
+    given = {name: frame.as_tensor(values, f"sample {name!r}") for name, values in samples.items()}
     shown = {name: v[torch.isfinite(v) & (v.abs() <= LARGEST)] for name, v in given.items()}
     hidden = sum(len(given[name]) - len(shown[name]) for name in given)
     everything = torch.cat(list(shown.values()))
 
-    parts, top = head(list(samples), y_label)
-    foot = top + PLOT_HEIGHT
+    parts, top, foot = frame.head(list(samples), y_label)
     if len(everything):
         edges = bin_edges(everything, bins)
         inner = torch.tensor(edges[1:-1], dtype=torch.float64)
@@ -83,19 +61,19 @@ def histogram(
             bins_of = torch.bucketize(values, inner, right=True)
             count = torch.bincount(bins_of, minlength=len(edges) - 1).double()
             heights[name] = (count / max(1, len(values)) if share else count).tolist()
-        parts += _histogram_plot(edges, heights, top, foot, x_label, share)
+        parts += _plot(edges, heights, top, foot, x_label, share)
     else:
-        parts.append(nothing_to_show(top, foot))
-    note = hidden_note(hidden)
-    parts, height = with_note(parts, foot, note)
+        parts += frame.nothing_to_show(top, foot)
+    note = frame.hidden_note(hidden)
+    parts, height = frame.with_note(parts, foot, note)
     ranges = (
         f"{name or NO_NAME}: {len(v):,} values from {format_number(float(v.min()))} to "
         f"{format_number(float(v.max()))}, mean {format_number(float(v.mean()))}."
         for name, v in list(shown.items())[:SUMMARISED]
         if len(v)
     )
-    summary = " ".join([description, *ranges, note])
-    return picture("histogram", parts, height, title=title, description=summary.strip())
+    description = " ".join([description, *ranges, note])
+    return frame.chart("histogram", parts, height, title=title, description=description)
 
 
 def bin_edges(values: Tensor, most: int = MAX_BINS) -> list[float]:
@@ -119,23 +97,20 @@ def bin_edges(values: Tensor, most: int = MAX_BINS) -> list[float]:
     advised = 2 * float(quarter[1] - quarter[0]) / len(values) ** (1 / 3)
     wanted = (high - low) / advised if advised > 0 else most
     count = min(most, max(min(MIN_BINS, most), math.ceil(min(wanted, 1e6))))
-    power = math.floor(math.log10((high - low) / count)) - 1
-    while True:
-        for mantissa in (1, 2, 5):
-            width = mantissa * Fraction(10) ** power
-            if whole and width < 1:
-                continue
-            shift = Fraction(1, 2) if whole else Fraction(0)
-            first = math.floor((Fraction(repr(low)) + shift) / width)
-            last = math.floor((Fraction(repr(high)) + shift) / width) + 1
-            if not whole:
-                last = max(first + 1, math.ceil(Fraction(repr(high)) / width))
-            if last - first <= count:
-                return [float(n * width - shift) for n in range(first, last + 1)]
-        power += 1
+    shift = Fraction(1, 2) if whole else Fraction(0)
+    for width in round_steps((high - low) / count / 10, (1, 2, 5)):
+        if whole and width < 1:
+            continue
+        first = math.floor((Fraction(repr(low)) + shift) / width)
+        last = math.floor((Fraction(repr(high)) + shift) / width) + 1
+        if not whole:
+            last = max(first + 1, math.ceil(Fraction(repr(high)) / width))
+        if last - first <= count:
+            break
+    return [float(n * width - shift) for n in range(first, last + 1)]
 
 
-def _histogram_plot(
+def _plot(
     edges: Sequence[float],
     heights: Mapping[str, Sequence[float]],
     top: float,
@@ -144,28 +119,26 @@ def _histogram_plot(
     share: bool,
 ) -> list[str]:
     most = max(value for values in heights.values() for value in values)
-    vertical = upward(0.0, most, foot, top)
+    vertical = frame.axis(0.0, most, foot, top, most=frame.MOST_Y_TICKS)
     if not share:  # there is no half a count
-        whole = tuple(t for t in vertical.ticks if t == int(t))
-        vertical = Scale(vertical.low, vertical.high, foot, top, False, whole)
-    left, right = label_room(vertical), WIDTH - EDGE - 6
+        vertical = replace(vertical, ticks=tuple(t for t in vertical.ticks if t == int(t)))
+    left, right = frame.label_room(vertical), frame.WIDTH - frame.EDGE - 6
     horizontal = _bin_axis(edges, left, right)
-    parts = y_axis(vertical, left, right) + x_axis(horizontal, foot, foot, x_label)
+    parts = frame.y_axis(vertical, left, right) + frame.x_axis(horizontal, foot, foot, x_label)
     places = [horizontal.place(edge) for edge in edges]
     for index, (name, values) in enumerate(heights.items()):
         if len(heights) == 1:
-            parts += _bars(edges, places, values, vertical)
-            continue
-        outline = [(places[0], vertical.place(0.0))]
+            return parts + _bars(edges, places, values, vertical)
+        outline = [(places[0], foot)]
         for a, b, value in zip(places, places[1:], values, strict=False):
             outline += [(a, vertical.place(value)), (b, vertical.place(value))]
-        outline.append((places[-1], vertical.place(0.0)))
-        parts.append(f'<path class="band {colour(index)}" d="{path(outline)}Z"/>')
-        parts.append(f'<path class="{stroke(index)}" d="{path(outline)}"/>')
+        outline.append((places[-1], foot))
+        parts.append(f'<path class="band {colour(index)}" d="{frame.path(outline)}Z"/>')
+        parts.append(f'<path class="{frame.stroke(index)}" d="{frame.path(outline)}"/>')
         tallest = max(range(len(values)), key=lambda i: values[i])
         middle = (places[tallest] + places[tallest + 1]) / 2
         hover = f"{name or NO_NAME}: {_bin_text(edges, tallest, values)}"
-        parts.append(marker(index, middle, vertical.place(values[tallest]), hover))
+        parts.append(frame.marker(index, middle, vertical.place(values[tallest]), hover))
     return parts
 
 
@@ -196,8 +169,8 @@ def _bin_text(edges: Sequence[float], i: int, values: Sequence[float]) -> str:
 def _bin_axis(edges: Sequence[float], left: float, right: float) -> Scale:
     """An axis from the first bin to the last, with the round numbers between as ticks."""
     low, high = edges[0], edges[-1]
-    axis = across(low, high, left, right)
-    half = len(edges) > 1 and edges[0] != int(edges[0]) and edges[1] - edges[0] >= 1
+    axis = frame.across(low, high, left, right)
+    half = low != int(low) and edges[1] - low >= 1
     ticks = [t for t in axis.ticks if low <= t <= high and (not half or t == int(t))]
     if not ticks:
         ticks = [t for t in linear_ticks(low, high) if low <= t <= high] or [(low + high) / 2]

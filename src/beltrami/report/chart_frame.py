@@ -7,17 +7,16 @@ it at two thirds of that. Series differ in colour, dashes and markers at once.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from beltrami.report.picture import svg_element
 from beltrami.report.text import markup, shorten, text_width
-from beltrami.report.ticks import FEWEST_TICKS, format_ticks, linear_ticks, log_ticks
+from beltrami.report.ticks import FEWEST_TICKS, MOST_TICKS, format_ticks, linear_ticks, log_ticks
 
 Numbers = Sequence[float] | Tensor
 
@@ -25,6 +24,7 @@ WIDTH = 440.0
 FONT = 15.0
 LINE = 22.0  # from one line of text to the next
 EDGE = 6.0  # between the contents and the border of the picture
+FULL = WIDTH - 2 * EDGE
 PLOT_HEIGHT = 220.0
 GAP = 10.0  # between neighbouring tick labels
 SAMPLE = 34.0  # a legend entry's piece of line, and the space after it
@@ -69,40 +69,40 @@ class Scale:
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
 
-def across(low: float, high: float, start: float, end: float, *, log: bool = False) -> Scale:
-    """A horizontal axis, with as many ticks as their labels leave room for."""
-    most = 8
-    while True:
-        scale = _fit(low, high, start, end, log, most)
-        spans = [(x - half, x + half) for _, _, x, half in _tick_labels(scale)]
-        apart = all(right + GAP <= left for (_, right), (left, _) in pairwise(spans))
-        if apart or most == FEWEST_TICKS:
-            return scale
-        most -= 1
-
-
-def upward(low: float, high: float, start: float, end: float, *, log: bool = False) -> Scale:
-    """A vertical axis; `start` is its foot."""
-    return _fit(low, high, start, end, log, MOST_Y_TICKS)
-
-
-def _fit(low: float, high: float, start: float, end: float, log: bool, most: int) -> Scale:
+def axis(
+    low: float, high: float, start: float, end: float, *, log: bool = False, most: int = MOST_TICKS
+) -> Scale:
+    """An axis that covers low to high with round ends; a vertical one starts at its foot."""
     ticks = (log_ticks if log else linear_ticks)(low, high, most)
     return Scale(ticks[0], ticks[-1], start, end, log, ticks)
 
 
-def text(x: float, y: float, content: str, *, anchor: str = "start", kind: str = "") -> str:
-    """One line of text, as it is."""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup(content)}</text>'
+def across(low: float, high: float, start: float, end: float, *, log: bool = False) -> Scale:
+    """A horizontal axis, with as many ticks as their labels leave room for."""
+    for most in range(MOST_TICKS, FEWEST_TICKS - 1, -1):
+        scale = axis(low, high, start, end, log=log, most=most)
+        spans = [(x - half, x + half) for _, _, x, half in _tick_labels(scale)]
+        if all(right + GAP <= left for (_, right), (left, _) in pairwise(spans)):
+            break
+    return scale
 
 
-def fitted(x: float, y: float, content: str, room: float, *, kind: str = "") -> str:
-    """One line of text from x on, cut to `room`; on hover it shows the whole."""
-    cut = shorten(content, room, FONT) or NO_NAME
-    whole = f"<title>{markup(content)}</title>" if cut.endswith("…") else ""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x:.1f}" y="{y:.1f}">{markup(cut)}{whole}</text>'
+def text(
+    x: float,
+    y: float,
+    content: str,
+    *,
+    anchor: str = "start",
+    kind: str = "",
+    room: float | None = None,
+) -> str:
+    """One line of text; where it must be cut to `room`, it shows the whole on hover."""
+    shown = content if room is None else shorten(content, room, FONT) or NO_NAME
+    whole = "" if room is None or not shown.endswith("…") else f"<title>{markup(content)}</title>"
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+        f"{markup(shown)}{whole}</text>"
+    )
 
 
 def marker(index: int, x: float, y: float, hover: str = "") -> str:
@@ -130,14 +130,14 @@ def legend(names: Sequence[str], top: float, *, lines: bool) -> tuple[list[str],
     parts: list[str] = []
     x, y = EDGE, top + LINE / 2
     for index, name in enumerate(names):
-        room = WIDTH - 2 * EDGE - SAMPLE
+        room = FULL - SAMPLE
         width = SAMPLE + min(room, text_width(" ".join(name.split()) or NO_NAME, FONT))
         if x > EDGE and x + width > WIDTH - EDGE:
             x, y = EDGE, y + LINE
         if lines:
             parts.append(f'<path class="{stroke(index)}" d="M{x:.1f} {y:.1f}h26"/>')
         parts.append(marker(index, x + 13, y))
-        parts.append(fitted(x + SAMPLE, y + 0.35 * FONT, name, room))
+        parts.append(text(x + SAMPLE, y + 0.35 * FONT, name, room=room))
         x += width + 18
     return parts, y + LINE / 2 - top
 
@@ -162,11 +162,10 @@ def x_axis(scale: Scale, top: float, foot: float, label: str) -> list[str]:
         parts.append(f'<path class="grid" d="M{x:.1f} {top:.1f}V{foot:.1f}"/>')
         parts.append(text(middle, foot + LINE, written, anchor="middle", kind="tick"))
     if label.strip():
-        cut = shorten(label, WIDTH - 2 * EDGE, FONT)
-        half = text_width(cut, FONT) / 2
+        half = text_width(shorten(label, FULL, FONT), FONT) / 2
         middle = (scale.start + scale.end) / 2
         x = min(max(middle, half + EDGE), WIDTH - half - EDGE) - half
-        parts.append(fitted(x, foot + 2 * LINE, label, WIDTH - 2 * EDGE, kind="name"))
+        parts.append(text(x, foot + 2 * LINE, label, kind="name", room=FULL))
     return parts
 
 
@@ -185,19 +184,15 @@ def label_room(scale: Scale) -> float:
     return EDGE + 8 + max(text_width(label, FONT) for label in scale.labels)
 
 
-def picture(kind: str, parts: Iterable[str], height: float, *, title: str, description: str) -> str:
-    """The finished SVG element; it needs nothing else."""
-    body = "".join(parts)
-    title, description = markup(title), markup(description)
-    # A page may hold several charts, and ids must differ; equal charts may share theirs.
-    name = f"{kind}-{zlib.crc32((body + title + description).encode()):08x}"
-    style = files("beltrami.report").joinpath("charts.css").read_text(encoding="utf-8")
-    return (
-        f'<svg class="chart {kind}" role="img" aria-labelledby="{name}-title" '
-        f'aria-describedby="{name}-text" viewBox="0 0 {WIDTH:g} {height:g}" '
-        'xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{title}</title><desc id="{name}-text">{description}</desc>'
-        f"<style>{style}</style>\n{body}\n</svg>"
+def chart(kind: str, parts: Iterable[str], height: float, *, title: str, description: str) -> str:
+    """The finished SVG element."""
+    return svg_element(
+        f"chart {kind}",
+        "".join(parts),
+        view_box=(0, 0, WIDTH, height),
+        title=title,
+        description=description.strip(),
+        style="charts.css",
     )
 
 
@@ -218,10 +213,20 @@ def as_tensor(values: Numbers, what: str) -> Tensor:
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Names that occur twice could not be told apart."""
+    """There must be names, and names that occur twice could not be told apart."""
+    if not names:
+        raise ValueError(f"{what} must not be empty")
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ValueError(f"{what} must have different names, got {name!r} twice")
+
+
+def check_ends(low: float | None, high: float | None, where: str = "") -> None:
+    """An interval has two ends, in order, or none."""
+    if (low is None) != (high is None):
+        raise ValueError(f"{where}low and high go together, got {low} and {high}")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"{where}low must not exceed high, got {low} and {high}")
 
 
 def hidden_note(count: int, *, log: bool = False) -> str:
@@ -232,19 +237,19 @@ def hidden_note(count: int, *, log: bool = False) -> str:
     return f"{count:,} value{'s' if count > 1 else ''} not shown: {why}."
 
 
-def head(names: Sequence[str], y_label: str) -> tuple[list[str], float]:
-    """Legend and name of the vertical axis; returns where the plot begins."""
+def head(names: Sequence[str], y_label: str) -> tuple[list[str], float, float]:
+    """Legend and name of the vertical axis; top and foot of the plot below them."""
     parts, used = legend(names, EDGE, lines=True) if len(names) > 1 else ([], 0.0)
     y = EDGE + used + (8 if used else 0)
     if y_label.strip():
-        parts.append(fitted(EDGE, y + FONT, y_label, WIDTH - 2 * EDGE, kind="name"))
+        parts.append(text(EDGE, y + FONT, y_label, kind="name", room=FULL))
         y += LINE
-    return parts, y + 12
+    return parts, y + 12, y + 12 + PLOT_HEIGHT
 
 
-def nothing_to_show(top: float, foot: float) -> str:
+def nothing_to_show(top: float, foot: float) -> list[str]:
     """What stands in the place of a plot without values."""
-    return text(WIDTH / 2, (top + foot) / 2, "No values to show", anchor="middle")
+    return [text(WIDTH / 2, (top + foot) / 2, "No values to show", anchor="middle")]
 
 
 def with_note(parts: list[str], foot: float, note: str) -> tuple[list[str], float]:
@@ -252,8 +257,7 @@ def with_note(parts: list[str], foot: float, note: str) -> tuple[list[str], floa
     height = foot + 2 * LINE + EDGE + 2
     if not note:
         return parts, height
-    below = fitted(EDGE, height + 10, note, WIDTH - 2 * EDGE, kind="note")
-    return [*parts, below], height + LINE
+    return [*parts, text(EDGE, height + 10, note, kind="note", room=FULL)], height + LINE
 
 
 def path(corners: Sequence[tuple[float, float]]) -> str:

@@ -1,24 +1,23 @@
 """SVG pictures of an embedded tree: in the Poincaré disk, with geodesic edges, and in the plane.
 
-Both pictures share colours, sizes and labels, so that they can be compared side by side. Each is a
-complete SVG element that needs nothing else. Every node carries its name as a hover title; only
-nodes near the centre of the disk and those with many descendants are labelled in the picture, and
-only where the labels do not collide. Colours tell the families (children of the root) apart, or
-show how deep a node lies. Inside a page that also carries `disk.js`, a disk can be looked at from
-any node.
+Both share colours, sizes and labels, so that they can be compared side by side. Every node carries
+its name as a hover title; only nodes near the centre of the disk and those with many descendants
+are labelled in the picture, and only where the labels do not collide. Colours tell the families
+(children of the root) apart, or show how deep a node lies. Inside a page that also carries
+`disk.js`, a disk can be looked at from any node.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor
 
+from beltrami.checks import check_choice
+from beltrami.report.picture import svg_element
 from beltrami.report.text import markup
 
 Colour = Literal["family", "depth"]
@@ -27,6 +26,7 @@ RADIUS = 240.0  # of the disk, in SVG units
 MARGIN_X, MARGIN_Y = 180.0, 32.0  # room for labels outside the rim, also for wide letters
 FONT = 15.0
 CHAR_WIDTH = 0.58 * FONT  # on average, of a system sans-serif
+ASCENT, DESCENT = 0.85 * FONT, 0.25 * FONT  # of letters, from their base line
 MAX_LABEL = 17  # characters; longer labels are cut, the hover title has them whole
 MAX_LABELS = 36
 LABEL_ALL = 30  # a tree of at most so many nodes has its leaves labelled, too
@@ -40,25 +40,6 @@ STRAIGHT = 1e-7  # |p × q| below which a geodesic is drawn as the diameter it n
 
 
 @dataclass(frozen=True)
-class Box:
-    """Where a label would stand."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: Box) -> bool:
-        """Whether the two boxes overlap."""
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-@dataclass(frozen=True)
 class Label:
     """A placed label."""
 
@@ -68,45 +49,17 @@ class Label:
     anchor: str  # SVG's text-anchor
 
     @property
-    def box(self) -> Box:
-        """The space it takes, from the average width of a letter."""
+    def sides(self) -> tuple[float, float]:
+        """Left and right of the space it takes, from the average width of a letter."""
         width = CHAR_WIDTH * len(self.text)
         left = self.x - {"start": 0.0, "middle": width / 2, "end": width}[self.anchor]
-        return Box(left, self.y - 0.85 * FONT, left + width, self.y + 0.25 * FONT)
+        return left, left + width
 
-
-@dataclass(frozen=True)
-class Colouring:
-    """The class that colours each node and the edge to it, and the legend that explains it."""
-
-    classes: Sequence[str]
-    depth: Sequence[int]
-    by_depth: bool
-
-    @property
-    def legend_height(self) -> float:
-        """How much room the legend takes below the picture."""
-        return LEGEND_HEIGHT if self.by_depth else 0.0
-
-    def legend(self, top: float) -> list[str]:
-        """The scale from the root's depth to the deepest, from `top` downwards."""
-        if not self.by_depth:
-            return []
-        steps: dict[str, list[int]] = {}
-        for depth, name in sorted(zip(self.depth, self.classes, strict=True)):
-            steps.setdefault(name, []).append(depth)
-        left = -SWATCH * len(steps) / 2
-        parts = [f'<text x="{left - 10:.1f}" y="{top + 13:.1f}" text-anchor="end">Depth</text>']
-        for i, (name, depths) in enumerate(steps.items()):
-            x = left + i * SWATCH
-            label = f"{depths[0]}" if depths[0] == depths[-1] else f"{depths[0]}–{depths[-1]}"
-            parts.append(
-                f'<rect class="swatch {name}" x="{x:.1f}" y="{top:.1f}" '
-                f'width="{SWATCH:g}" height="16"/>'
-                f'<text x="{x + SWATCH / 2:.1f}" y="{top + 33:.1f}" '
-                f'text-anchor="middle">{label}</text>'
-            )
-        return [f'<g class="legend" aria-hidden="true">{"".join(parts)}</g>']
+    def meets(self, other: Label) -> bool:
+        """Whether the two labels overlap."""
+        (left, right), (other_left, other_right) = self.sides, other.sides
+        beside = left < other_right and other_left < right
+        return beside and abs(self.y - other.y) < ASCENT + DESCENT
 
 
 def disk_svg(
@@ -147,16 +100,19 @@ def disk_svg(
             "multiply points of a ball of curvature -c by sqrt(c)"
         )
     places = [seen_from(places[centre], z) for z in places]
+    near = [i for i in range(len(places)) if abs(places[i]) < NEAR]
+    near.sort(key=lambda i: abs(places[i]))
     rim = f'<circle class="rim" r="{RADIUS:g}"/>'
-    edges = _edges(parent, extra_edges)
-    paths = [geodesic_path(places[i], places[k]) for i, k in edges]
-    order = _near_then_large(places, descendants(parent))
+    parts = _tree(places, parent, labels, geodesic_path, extra_edges, colour, near)
     # disk.js changes both endings when the reader looks from another node.
-    title = f"{title}, seen from {labels[centre]}"
-    description = f"{description} In the centre: {labels[centre]}."
-    look = _colouring(parent, colour)
-    return _svg(
-        "disk", centre, places, parent, labels, edges, paths, order, look, rim, title, description
+    return svg_element(
+        "tree disk",
+        "\n".join([rim, *parts]),
+        view_box=view_box(colour),
+        title=f"{title}, seen from {labels[centre]}",
+        description=f"{description} In the centre: {labels[centre]}.",
+        style="disk.css",
+        data=f' data-centre="{centre}"',
     )
 
 
@@ -178,15 +134,24 @@ def plane_svg(
     left, right = min(z.real for z in places), max(z.real for z in places)
     top, bottom = min(z.imag for z in places), max(z.imag for z in places)
     middle = complex(left + right, top + bottom) / 2
-    reach = max(abs(z - middle) for z in places) or 1.0
-    places = [(z - middle) / reach for z in places]
-    edges = _edges(parent, extra_edges)
-    paths = [_line(places[i], places[k]) for i, k in edges]
-    order = _large(descendants(parent))
-    look = _colouring(parent, colour)
-    return _svg(
-        "plane", 0, places, parent, labels, edges, paths, order, look, "", title, description
+    largest = max(abs(z - middle) for z in places) or 1.0
+    places = [(z - middle) / largest for z in places]
+    parts = _tree(places, parent, labels, _line, extra_edges, colour, ())
+    return svg_element(
+        "tree plane",
+        "\n".join(parts),
+        view_box=view_box(colour),
+        title=title,
+        description=description,
+        style="disk.css",
     )
+
+
+def view_box(colour: Colour = "family") -> tuple[float, float, float, float]:
+    """Left, top, width and height of a picture, with room for the legend of depths."""
+    width, height = RADIUS + MARGIN_X, RADIUS + MARGIN_Y
+    legend = LEGEND_HEIGHT if colour == "depth" else 0.0
+    return -width, -height, 2 * width, 2 * height + legend
 
 
 def seen_from(a: complex, z: complex) -> complex:
@@ -246,147 +211,101 @@ def _as_complex(points: Tensor, parent: Sequence[int], labels: Sequence[str]) ->
     return places
 
 
-def _svg(
-    kind: str,
-    centre: int,
+def _tree(
     places: Sequence[complex],
     parent: Sequence[int],
     labels: Sequence[str],
-    edges: Sequence[tuple[int, int]],
-    paths: Sequence[str],
-    label_order: Sequence[int],
-    look: Colouring,
-    background: str,
-    title: str,
-    description: str,
-) -> str:
-    size = descendants(parent)
-    width, height = RADIUS + MARGIN_X, RADIUS + MARGIN_Y
-    # A page may hold the same tree in several models, and ids must differ.
-    print_of_points = zlib.crc32(repr((places, title, description)).encode())
-    name = f"{kind}-{centre}-{print_of_points:08x}"
-    head = (
-        f'<svg class="tree {kind}" data-centre="{centre}" role="img" '
-        f'aria-labelledby="{name}-title {name}-text" '
-        f'viewBox="{-width:g} {-height:g} {2 * width:g} {2 * height + look.legend_height:g}" '
-        'xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{markup(title)}</title>'
-        f'<desc id="{name}-text">{markup(description)}</desc>'
-        f"<style>{style()}</style>"
-    )
-    drawn = [
-        f'<path class="edge{"" if n < len(parent) - 1 else " extra"} {look.classes[k]}" '
-        f'data-from="{i}" data-to="{k}" d="{d}"/>'
-        for n, ((i, k), d) in enumerate(zip(edges, paths, strict=True))
-    ]
-    # Small nodes last: they would vanish below the large ones otherwise.
-    order = sorted(range(len(places)), key=lambda i: -size[i])
-    nodes = [_node(i, places[i], size[i], look, parent[i], labels[i]) for i in order]
-    texts = [
-        f'<text x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">'
-        f"{markup(label.text)}</text>"
-        for label in place_labels(places, labels, label_order)
-    ]
-    return "\n".join(
-        [
-            head,
-            background,
-            f'<g class="edges">{"".join(drawn)}</g>',
-            f'<g class="nodes">{"".join(nodes)}</g>',
-            f'<g class="labels" aria-hidden="true">{"".join(texts)}</g>',
-            *look.legend(RADIUS + MARGIN_Y),
-            "</svg>",
-        ]
-    )
-
-
-def style() -> str:
-    """The style that every picture of the disk carries."""
-    return files("beltrami.report").joinpath("disk.css").read_text(encoding="utf-8")
-
-
-def _node(index: int, z: complex, size: int, look: Colouring, parent: int, label: str) -> str:
-    facts = [f"depth {look.depth[index]}"] if look.by_depth else []
-    facts += [f"{size} below"] if size else []
-    note = f" ({', '.join(facts)})" if facts else ""
-    radius = 2.6 + 1.1 * math.log1p(size)
-    return (
-        f'<circle class="node {look.classes[index]}" data-node="{index}" data-parent="{parent}" '
-        f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{markup(label)}" '
-        f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
-        f"<title>{markup(label)}{note}</title></circle>"
-    )
-
-
-def descendants(parent: Sequence[int]) -> list[int]:
-    """Number of nodes below each node."""
-    count = [0] * len(parent)
-    for node in range(len(parent) - 1, 0, -1):
-        count[parent[node]] += count[node] + 1
-    return count
-
-
-def families(parent: Sequence[int]) -> list[int]:
-    """A colour number for each node: 0 for the root, then one a child of the root, in turns."""
-    colour = [0] * len(parent)
-    met = 0
-    for node in range(1, len(parent)):
-        if parent[node] == 0:
-            colour[node] = met % COLOURS + 1
-            met += 1
-        else:
-            colour[node] = colour[parent[node]]
-    return colour
-
-
-def depths(parent: Sequence[int]) -> list[int]:
-    """Number of edges from each node to the root."""
-    depth = [0] * len(parent)
-    for node in range(1, len(parent)):
-        depth[node] = depth[parent[node]] + 1
-    return depth
-
-
-def _colouring(parent: Sequence[int], colour: Colour) -> Colouring:
-    if colour not in get_args(Colour):
-        raise ValueError(f'colour must be "family" or "depth", got {colour!r}')
-    depth = depths(parent)
-    if colour == "family":
-        return Colouring([f"c{number}" for number in families(parent)], depth, by_depth=False)
-    deepest = max(depth)
-    if deepest < DEPTHS:  # the whole scale, also in a shallow tree
-        steps = [round(d * (DEPTHS - 1) / max(1, deepest)) for d in depth]
-    else:
-        steps = [d * DEPTHS // (deepest + 1) for d in depth]
-    return Colouring([f"d{step}" for step in steps], depth, by_depth=True)
-
-
-def _edges(parent: Sequence[int], extra_edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(parent, child) of all edges, the tree's first."""
+    path: Callable[[complex, complex], str],
+    extra_edges: Sequence[tuple[int, int]],
+    colour: Colour,
+    near: Sequence[int],
+) -> list[str]:
+    """Edges, nodes, labels and legend; nodes that are `near` are labelled first, also leaves."""
     nodes = range(len(parent))
-    extra = []
-    for pair in extra_edges:
-        child, above = (int(node) for node in pair)
+    for child, above in extra_edges:
         if child not in nodes or above not in nodes or child == above:
             raise ValueError(
                 f"extra_edges must join two different nodes from 0 to {len(parent) - 1}, "
                 f"got ({child}, {above})"
             )
-        extra.append((above, child))
-    return [(parent[i], i) for i in nodes if parent[i] >= 0] + extra
+    depth, size = [0] * len(parent), [0] * len(parent)  # edges to the root, nodes below
+    for node in nodes[1:]:
+        depth[node] = depth[parent[node]] + 1
+    for node in reversed(nodes[1:]):
+        size[parent[node]] += size[node] + 1
+    classes = _classes(parent, depth, colour)
+    edges = [("edge", parent[i], i) for i in nodes[1:]]
+    edges += [("edge extra", above, child) for child, above in extra_edges]
+    drawn = [
+        f'<path class="{kind} {classes[i]}" data-from="{k}" data-to="{i}" '
+        f'd="{path(places[k], places[i])}"/>'
+        for kind, k, i in edges
+    ]
+    large = sorted(nodes, key=lambda i: -size[i])
+    circles = []
+    for i in large:  # small nodes last: they would vanish below the large ones otherwise
+        facts = [f"depth {depth[i]}"] if colour == "depth" else []
+        facts += [f"{size[i]} below"] if size[i] else []
+        note = f" ({', '.join(facts)})" if facts else ""
+        z, label, radius = places[i], markup(labels[i]), 2.6 + 1.1 * math.log1p(size[i])
+        circles.append(
+            f'<circle class="node {classes[i]}" data-node="{i}" data-parent="{parent[i]}" '
+            f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{label}" '
+            f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
+            f"<title>{label}{note}</title></circle>"
+        )
+    worth = [i for i in large if size[i] > 0 or len(size) <= LABEL_ALL]
+    order = dict.fromkeys([*near, *worth])
+    return [
+        f'<g class="edges">{"".join(drawn)}</g>',
+        f'<g class="nodes">{"".join(circles)}</g>',
+        label_group(places, labels, list(order)),
+        *(_legend(depth, classes) if colour == "depth" else []),
+    ]
 
 
-def _large(size: Sequence[int]) -> list[int]:
-    """Nodes worth a label, the one with most descendants first; leaves only in small trees."""
-    wanted = [i for i in range(len(size)) if size[i] > 0 or len(size) <= LABEL_ALL]
-    return sorted(wanted, key=lambda i: -size[i])
+def _classes(parent: Sequence[int], depth: Sequence[int], colour: Colour) -> list[str]:
+    """The class that colours each node and the edge to it."""
+    check_choice("colour", colour, ("family", "depth"))
+    if colour == "family":
+        classes = ["c0"] * len(parent)
+        children = [node for node in range(1, len(parent)) if parent[node] == 0]
+        turn = {node: f"c{i % COLOURS + 1}" for i, node in enumerate(children)}
+        for node in range(1, len(parent)):
+            classes[node] = turn.get(node) or classes[parent[node]]
+        return classes
+    deepest = max(depth)
+    if deepest < DEPTHS:  # the whole scale, also in a shallow tree
+        return [f"d{round(d * (DEPTHS - 1) / max(1, deepest))}" for d in depth]
+    return [f"d{d * DEPTHS // (deepest + 1)}" for d in depth]
 
 
-def _near_then_large(places: Sequence[complex], size: Sequence[int]) -> list[int]:
-    """In a disk, what is near the centre comes first, be it a leaf; then what is large."""
-    near = [i for i in range(len(places)) if abs(places[i]) < NEAR]
-    near.sort(key=lambda i: abs(places[i]))
-    return near + [i for i in _large(size) if abs(places[i]) >= NEAR]
+def _legend(depth: Sequence[int], classes: Sequence[str]) -> list[str]:
+    """The scale from the root's depth to the deepest, below the picture."""
+    steps: dict[str, list[int]] = {}
+    for d, name in sorted(zip(depth, classes, strict=True)):
+        steps.setdefault(name, []).append(d)
+    left, top = -SWATCH * len(steps) / 2, RADIUS + MARGIN_Y
+    parts = [f'<text x="{left - 10:.1f}" y="{top + 13:.1f}" text-anchor="end">Depth</text>']
+    for i, (name, step) in enumerate(steps.items()):
+        x = left + i * SWATCH
+        label = f"{step[0]}" if step[0] == step[-1] else f"{step[0]}–{step[-1]}"
+        parts.append(
+            f'<rect class="swatch {name}" x="{x:.1f}" y="{top:.1f}" '
+            f'width="{SWATCH:g}" height="16"/>'
+            f'<text x="{x + SWATCH / 2:.1f}" y="{top + 33:.1f}" text-anchor="middle">{label}</text>'
+        )
+    return [f'<g class="legend" aria-hidden="true">{"".join(parts)}</g>']
+
+
+def label_group(places: Sequence[complex], labels: Sequence[str], order: Sequence[int]) -> str:
+    """The labels that `place_labels` places, as markup."""
+    texts = [
+        f'<text x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">'
+        f"{markup(label.text)}</text>"
+        for label in place_labels(places, labels, order)
+    ]
+    return f'<g class="labels" aria-hidden="true">{"".join(texts)}</g>'
 
 
 def place_labels(
@@ -396,7 +315,7 @@ def place_labels(
     placed: list[Label] = []
     for node in order:
         label = _label_at(places[node], labels[node])
-        if all(not label.box.meets(other.box) for other in placed):
+        if not any(label.meets(other) for other in placed):
             placed.append(label)
         if len(placed) == MAX_LABELS:
             break

@@ -6,23 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from beltrami.report.chart_frame import (
-    CAP,
-    EDGE,
-    FONT,
-    LINE,
-    WIDTH,
-    Scale,
-    across,
-    check_names,
-    colour,
-    fitted,
-    legend,
-    marker,
-    picture,
-    text,
-    x_axis,
-)
+from beltrami.report import chart_frame as frame
+from beltrami.report.chart_frame import CAP, EDGE, FONT, LINE, WIDTH, Scale, colour
 from beltrami.report.text import text_width
 from beltrami.report.ticks import can_show, format_interval, format_number
 
@@ -38,10 +23,7 @@ class Estimate:
     high: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.low is None) != (self.high is None):
-            raise ValueError(f"low and high go together, got {self.low} and {self.high}")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"low must not exceed high, got {self.low} and {self.high}")
+        frame.check_ends(self.low, self.high)
 
     @classmethod
     def around(cls, mean: float, half_width: float | None) -> Estimate:
@@ -84,8 +66,12 @@ def dot_chart(
         shared_axis: one axis for all groups; False gives each its own, for measures of different
             size side by side.
     """
-    models = _check_groups(groups)
-    parts, y = legend(models, EDGE, lines=False) if len(models) > 1 else ([], 0.0)
+    frame.check_names([group.name for group in groups], "groups")
+    for group in groups:
+        if not group.estimates:
+            raise ValueError(f"group {group.name!r} has no estimates")
+    models = list(dict.fromkeys(model for group in groups for model in group.estimates))
+    parts, y = frame.legend(models, EDGE, lines=False) if len(models) > 1 else ([], 0.0)
     y += 2 * EDGE + (8 if parts else 0)
     written = {_value(e) for group in groups for e in group.estimates.values()}
     right = WIDTH - EDGE - 12 - max(text_width(value, FONT) for value in written)
@@ -94,7 +80,8 @@ def dot_chart(
         top = y
         rows: list[str] = []
         for group in panel:
-            rows.append(fitted(EDGE, y + 0.8 * FONT, group.name, WIDTH - 2 * EDGE, kind="group"))
+            title_y = y + 0.8 * FONT
+            rows.append(frame.text(EDGE, title_y, group.name, kind="group", room=frame.FULL))
             y += LINE
             for index, model in enumerate(models):
                 if model in group.estimates:
@@ -102,26 +89,14 @@ def dot_chart(
                     y += ROW
             y += 8
         if scale is not None:
-            parts += x_axis(scale, top + LINE, y, x_label)
+            parts += frame.x_axis(scale, top + LINE, y, x_label)
             y += (2 if x_label.strip() else 1) * LINE + 18
         parts += rows
     values = (
         f"{group.name}: " + ", ".join(f"{m} {e}" for m, e in group.estimates.items()) + "."
         for group in groups
     )
-    summary = " ".join([description, *values])
-    return picture("dots", parts, y, title=title, description=summary)
-
-
-def _check_groups(groups: Sequence[Group]) -> list[str]:
-    """The models in the order in which they appear."""
-    if not groups:
-        raise ValueError("groups must not be empty")
-    check_names([group.name for group in groups], "groups")
-    for group in groups:
-        if not group.estimates:
-            raise ValueError(f"group {group.name!r} has no estimates")
-    return list(dict.fromkeys(model for group in groups for model in group.estimates))
+    return frame.chart("dots", parts, y, title=title, description=" ".join([description, *values]))
 
 
 def _dot_scale(panel: Sequence[Group], left: float, right: float, log: bool) -> Scale | None:
@@ -132,7 +107,7 @@ def _dot_scale(panel: Sequence[Group], left: float, right: float, log: bool) -> 
         for value in (estimate.mean, estimate.low, estimate.high)
         if value is not None and can_show(value, log=log)
     ]
-    return across(min(values), max(values), left, right, log=log) if values else None
+    return frame.across(min(values), max(values), left, right, log=log) if values else None
 
 
 def _value(estimate: Estimate) -> str:
@@ -144,17 +119,18 @@ def _value(estimate: Estimate) -> str:
 def _dot(index: int, model: str, group: Group, scale: Scale | None, y: float) -> list[str]:
     """A model's marker and whisker, and its value at the right."""
     estimate = group.estimates[model]
-    hover = f"{group.name}, {model}: {estimate}"
-    parts = [text(WIDTH - EDGE, y + 0.35 * FONT, _value(estimate), anchor="end", kind="value")]
+    parts = [
+        frame.text(WIDTH - EDGE, y + 0.35 * FONT, _value(estimate), anchor="end", kind="value")
+    ]
     if scale is None or not can_show(estimate.mean, log=scale.log):
         return parts
-    if estimate.low is not None and estimate.high is not None:
-        bounds = estimate.low, estimate.high
-        if all(can_show(bound) for bound in bounds):
-            low, high = (scale.place(bound) for bound in bounds)
-            parts.append(
-                f'<path class="whisker {colour(index)}" d="M{low:.1f} {y:.1f}H{high:.1f}'
-                f'M{low:.1f} {y - CAP:.1f}v{2 * CAP:g}M{high:.1f} {y - CAP:.1f}v{2 * CAP:g}"/>'
-            )
-    parts.append(marker(index, scale.place(estimate.mean), y, hover))
+    bounds = [end for end in (estimate.low, estimate.high) if end is not None and can_show(end)]
+    if len(bounds) == 2:
+        low, high = (scale.place(bound) for bound in bounds)
+        parts.append(
+            f'<path class="whisker {colour(index)}" d="M{low:.1f} {y:.1f}H{high:.1f}'
+            f'M{low:.1f} {y - CAP:.1f}v{2 * CAP:g}M{high:.1f} {y - CAP:.1f}v{2 * CAP:g}"/>'
+        )
+    hover = f"{group.name}, {model}: {estimate}"
+    parts.append(frame.marker(index, scale.place(estimate.mean), y, hover))
     return parts

@@ -18,8 +18,8 @@ from typing import Any
 
 from torch import Tensor
 
-from beltrami.report.page import asset, html_document, provenance
-from beltrami.report.text import markup
+from beltrami.report.page import html_document, provenance
+from beltrami.report.text import asset, markup
 
 LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
 # What ends a script element early, or is not a letter to an old parser of JavaScript.

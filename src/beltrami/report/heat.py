@@ -5,17 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from beltrami.report.chart_frame import (
-    EDGE,
-    FONT,
-    LINE,
-    WIDTH,
-    fitted,
-    hidden_note,
-    picture,
-    text,
-    with_note,
-)
+from beltrami.report import chart_frame as frame
+from beltrami.report.chart_frame import EDGE, FONT, LINE, WIDTH, text
 from beltrami.report.text import markup, shorten, text_width
 from beltrami.report.ticks import format_number
 
@@ -61,69 +52,42 @@ def heat_map(
     wide = (WIDTH - EDGE - left) / len(columns)
     top = EDGE + LINE
     foot = top + CELL * len(rows)
-    parts = [fitted(EDGE, EDGE + FONT, y_label, WIDTH - 2 * EDGE, kind="name")]
+    parts = [text(EDGE, EDGE + FONT, y_label, kind="name", room=frame.FULL)]
     for i, (name, row) in enumerate(zip(rows, values, strict=True)):
         y = top + i * CELL
         cut = shorten(name, left - EDGE - 7, FONT)
         parts.append(text(left - 8, y + CELL / 2 + 0.35 * FONT, cut, anchor="end", kind="tick"))
         for j, value in enumerate(row):
-            x = left + j * wide
-            parts += _cell(x, y, wide, value, (low, high), f"{name}, {columns[j]}: ", digits)
-    parts += _column_names(columns, left, wide, foot)
-    parts.append(fitted(left, foot + 2 * LINE, x_label, WIDTH - EDGE - left, kind="name"))
-    parts, height = with_note(parts, foot, hidden_note(sum(map(len, values)) - len(shown)))
-    return picture(
-        "heat", parts, height, title=title, description=_summary(description, values, rows, columns)
-    )
+            if math.isfinite(value):
+                share = min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.5
+                hover = f"{name}, {columns[j]}: {format_number(value)}"
+                parts += _cell(left + j * wide, y, wide, share, hover, f"{value:.{digits}f}")
+    # Of column names that do not fit, every second, third, ... one.
+    step = max(1, math.ceil((max(text_width(name, FONT) for name in columns) + 6) / wide))
+    for j in range(0, len(columns), step):
+        x = left + (j + 0.5) * wide
+        parts.append(text(x, foot + LINE - 4, columns[j], anchor="middle", kind="tick"))
+    parts.append(text(left, foot + 2 * LINE, x_label, kind="name", room=WIDTH - EDGE - left))
+    note = frame.hidden_note(sum(map(len, values)) - len(shown))
+    parts, height = frame.with_note(parts, foot, note)
+    if len(rows) * len(columns) <= SUMMARISED:
+        for name, row in zip(rows, values, strict=True):
+            cells = (f"{c} {format_number(v)}" for c, v in zip(columns, row, strict=True))
+            description += f" {name}: {', '.join(cells)}."
+    return frame.chart("heat", parts, height, title=title, description=description)
 
 
-def _cell(
-    x: float,
-    y: float,
-    wide: float,
-    value: float,
-    limits: tuple[float, float],
-    hover: str,
-    digits: int,
-) -> list[str]:
-    if not math.isfinite(value):
-        return []
-    low, high = limits
-    share = min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.5
+def _cell(x: float, y: float, wide: float, share: float, hover: str, written: str) -> list[str]:
+    """A cell with its number, where there is room for it; `share` of the strongest colour."""
     strength = FAINTEST + share * (STRONGEST - FAINTEST)
     parts = [
         f'<rect class="s0" fill="currentColor" fill-opacity="{strength:.3f}" x="{x:.1f}" '
-        f'y="{y:.1f}" width="{wide:.1f}" height="{CELL:g}">'
-        f"<title>{markup(hover + format_number(value))}</title></rect>"
+        f'y="{y:.1f}" width="{wide:.1f}" height="{CELL:g}"><title>{markup(hover)}</title></rect>'
     ]
-    written = f"{value:.{digits}f}".replace("-", "−")
+    written = written.replace("-", "−")
     if text_width(written, SMALL) + 2 <= wide:
         parts.append(
             f'<text style="font-size:{SMALL:g}px" x="{x + wide / 2:.1f}" '
             f'y="{y + CELL / 2 + 0.35 * SMALL:.1f}" text-anchor="middle">{written}</text>'
         )
     return parts
-
-
-def _column_names(columns: Sequence[str], left: float, wide: float, foot: float) -> list[str]:
-    """Below the cells; of names that do not fit, every second, third, ... one."""
-    widest = max(text_width(name, FONT) for name in columns)
-    step = max(1, math.ceil((widest + 6) / wide))
-    return [
-        text(left + (j + 0.5) * wide, foot + LINE - 4, columns[j], anchor="middle", kind="tick")
-        for j in range(0, len(columns), step)
-    ]
-
-
-def _summary(
-    description: str, values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str]
-) -> str:
-    """The description, with the numbers where they are few."""
-    if len(rows) * len(columns) > SUMMARISED:
-        return description
-    cells = (
-        f"{name}: "
-        + ", ".join(f"{c} {format_number(v)}" for c, v in zip(columns, row, strict=True))
-        for name, row in zip(rows, values, strict=True)
-    )
-    return " ".join([description, *(f"{line}." for line in cells)])

@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from beltrami.report.chart_frame import (
-    CAP,
-    EDGE,
-    NO_NAME,
-    PLOT_HEIGHT,
-    WIDTH,
-    Scale,
-    across,
-    as_floats,
-    check_names,
-    colour,
-    head,
-    hidden_note,
-    label_room,
-    marker,
-    nothing_to_show,
-    path,
-    picture,
-    stroke,
-    upward,
-    with_note,
-    x_axis,
-    y_axis,
-)
+from beltrami.report import chart_frame as frame
+from beltrami.report.chart_frame import NO_NAME, Scale, colour
 from beltrami.report.ticks import can_show, format_interval, format_number
 
 MARK_ALL = 24  # a series of at most so many points has a marker on each
@@ -60,35 +37,33 @@ class Series:
     high: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
+        where = f"series {self.name!r}: "
         if (self.low is None) != (self.high is None):
             given = "low" if self.high is None else "high"
-            raise ValueError(f"series {self.name!r}: low and high go together, got only {given}")
+            raise ValueError(f"{where}low and high go together, got only {given}")
         for field in ("x", "y", "low", "high"):
-            values = getattr(self, field)
-            if values is not None:
-                numbers = as_floats(values, f"series {self.name!r}: {field}")
+            if (values := getattr(self, field)) is not None:
+                numbers = frame.as_floats(values, where + field)
                 object.__setattr__(self, field, numbers)
                 if len(numbers) != len(self.x):
                     raise ValueError(
-                        f"series {self.name!r}: x and {field} must be equally long, "
-                        f"got {len(self.x)} and {len(numbers)}"
+                        f"{where}x and {field} must be equally long, got {len(self.x)} and "
+                        f"{len(numbers)}"
                     )
-        self._check_x()
-        if self.low is not None and self.high is not None:
-            for low, high in zip(self.low, self.high, strict=True):
-                if low > high:
-                    raise ValueError(
-                        f"series {self.name!r}: low must not exceed high, got {low} and {high}"
-                    )
-
-    def _check_x(self) -> None:
         for i, value in enumerate(self.x):
             if not can_show(value):
-                raise ValueError(f"series {self.name!r}: x[{i}] must be finite, got {value}")
+                raise ValueError(f"{where}x[{i}] must be finite, got {value}")
             if i and value < self.x[i - 1]:
-                raise ValueError(
-                    f"series {self.name!r}: x must not decrease, got {value} after {self.x[i - 1]}"
-                )
+                raise ValueError(f"{where}x must not decrease, got {value} after {self.x[i - 1]}")
+        for low, high in self.intervals:
+            frame.check_ends(low, high, where)
+
+    @property
+    def intervals(self) -> Sequence[tuple[float, float] | tuple[None, None]]:
+        """Both ends at each point, or None twice."""
+        if self.low is None or self.high is None:
+            return [(None, None)] * len(self.x)
+        return list(zip(self.low, self.high, strict=True))
 
 
 def line_chart(
@@ -118,29 +93,34 @@ def line_chart(
             distribution function.
         y_limits: what the vertical axis covers at least.
     """
-    _check_series(series, x_log)
-    xs = [x for line in series for x in line.x]
-    ys = _shown_values(series, y_log) + _limits(y_limits, y_log)
-    hidden = sum(not can_show(y, log=y_log) for line in series for y in line.y)
-
-    parts, top = head([line.name for line in series], y_label)
-    foot = top + PLOT_HEIGHT
-    if any(can_show(y, log=y_log) for line in series for y in line.y):
-        vertical = upward(min(ys), max(ys), foot, top, log=y_log)
-        left, right = label_room(vertical), WIDTH - EDGE - 6
-        horizontal = across(min(xs), max(xs), left, right, log=x_log)
-        parts += y_axis(vertical, left, right) + x_axis(horizontal, top, foot, x_label)
+    frame.check_names([line.name for line in series], "series")
+    for line in series:
+        if x_log and len(line.x) and not can_show(line.x[0], log=True):
+            raise ValueError(
+                f"series {line.name!r}: x must be above 0 on a log axis, got {line.x[0]}; "
+                "use x_log=False or leave that point out"
+            )
+    shown = [y for line in series for y in line.y if can_show(y, log=y_log)]
+    ends = [end for line in series for pair in line.intervals for end in pair if end is not None]
+    ys = shown + [end for end in ends if can_show(end, log=y_log)] + _limits(y_limits, y_log)
+    parts, top, foot = frame.head([line.name for line in series], y_label)
+    if shown:
+        xs = [x for line in series for x in line.x]
+        vertical = frame.axis(min(ys), max(ys), foot, top, log=y_log, most=frame.MOST_Y_TICKS)
+        left, right = frame.label_room(vertical), frame.WIDTH - frame.EDGE - 6
+        horizontal = frame.across(min(xs), max(xs), left, right, log=x_log)
+        parts += frame.y_axis(vertical, left, right)
+        parts += frame.x_axis(horizontal, top, foot, x_label)
         drawn = [_draw(i, line, horizontal, vertical, step) for i, line in enumerate(series)]
         # Markers above all lines, lines above all bands.
         parts += [part for layer in zip(*drawn, strict=True) for part in layer]
     else:
-        parts.append(nothing_to_show(top, foot))
-    note = hidden_note(hidden, log=y_log)
-    parts, height = with_note(parts, foot, note)
-    summary = " ".join(
-        [description, *(_summary(line, y_log) for line in series[:SUMMARISED]), note]
-    )
-    return picture("lines", parts, height, title=title, description=summary.strip())
+        parts += frame.nothing_to_show(top, foot)
+    note = frame.hidden_note(sum(len(line.y) for line in series) - len(shown), log=y_log)
+    parts, height = frame.with_note(parts, foot, note)
+    summaries = [_summary(line, y_log) for line in series[:SUMMARISED]]
+    description = " ".join([description, *summaries, note])
+    return frame.chart("lines", parts, height, title=title, description=description)
 
 
 def _limits(limits: tuple[float, float] | None, log: bool) -> list[float]:
@@ -151,28 +131,6 @@ def _limits(limits: tuple[float, float] | None, log: bool) -> list[float]:
         above = " above 0" if log else ""
         raise ValueError(f"y_limits must be two finite numbers{above}, low first, got {limits}")
     return [low, high]
-
-
-def _check_series(series: Sequence[Series], x_log: bool) -> None:
-    if not series:
-        raise ValueError("series must not be empty")
-    check_names([line.name for line in series], "series")
-    for line in series:
-        if x_log and len(line.x) and not can_show(line.x[0], log=True):
-            raise ValueError(
-                f"series {line.name!r}: x must be above 0 on a log axis, got {line.x[0]}; "
-                "use x_log=False or leave that point out"
-            )
-
-
-def _shown_values(series: Sequence[Series], log: bool) -> list[float]:
-    return [
-        value
-        for line in series
-        for values in (line.y, line.low, line.high)
-        for value in (() if values is None else values)
-        if can_show(value, log=log)
-    ]
 
 
 def _summary(line: Series, log: bool) -> str:
@@ -190,8 +148,7 @@ class _Point:
 
     x: float
     y: float
-    low: float | None
-    high: float | None
+    ends: tuple[float, float] | None  # of its interval
     index: int
 
 
@@ -199,56 +156,46 @@ def _draw(
     index: int, line: Series, horizontal: Scale, vertical: Scale, step: bool
 ) -> tuple[str, str, str]:
     """Bands, lines and markers of a series."""
+    intervals = line.intervals
     runs = [_thin(run) for run in _runs(line, horizontal, vertical)]
     count = sum(len(run) for run in runs)
     mark_all = count <= MARK_ALL and not step
-    bands: list[str] = []
-    lines: list[str] = []
-    marks: list[str] = []
+    every = max(1, count // SPARSE_MARKERS)
+    offset = (every // 2 + index * every // 4) % every  # series have theirs at different places
+    bands, lines, marks = "", "", ""
     taken: set[tuple[int, int]] = set()
     for run in runs:
         corners = _corners([(p.x, p.y) for p in run], step)
         if step and run is runs[-1] and can_show(line.y[-1], log=vertical.log):
             corners.append((horizontal.end, run[-1].y))
         if len(corners) > 1:
-            lines.append(f'<path class="{stroke(index)}" d="{path(corners)}"/>')
+            lines += f'<path class="{frame.stroke(index)}" d="{frame.path(corners)}"/>'
         if not mark_all:
             bands += _band(index, run, step)
         alone = len(run) == 1  # between two gaps, where no line shows it
         for i, point in enumerate(run):
             cell = round(point.x / MARKER), round(point.y / MARKER)
-            if mark_all or (alone and cell not in taken) or _is_sparse(i, index, count):
+            sparse = i > 0 and i % every == offset
+            if mark_all or sparse or (alone and cell not in taken):
                 taken.add(cell)
-                marks += _whisker(index, point) if mark_all or alone else []
-                marks.append(marker(index, point.x, point.y, _hover(line, point.index)))
-    return "".join(bands), "".join(lines), "".join(marks)
-
-
-def _is_sparse(i: int, index: int, count: int) -> bool:
-    """Whether the i-th point of a run has a marker; series have theirs at different places."""
-    every = max(1, count // SPARSE_MARKERS)
-    return i > 0 and i % every == (every // 2 + index * every // 4) % every
-
-
-def _hover(line: Series, i: int) -> str:
-    low, high = (None if ends is None else ends[i] for ends in (line.low, line.high))
-    value = format_interval(line.y[i], low, high)
-    return f"{line.name or NO_NAME}, {format_number(line.x[i])}: {value}"
+                marks += _whisker(index, point) if mark_all or alone else ""
+                value = format_interval(line.y[point.index], *intervals[point.index])
+                hover = f"{line.name or NO_NAME}, {format_number(line.x[point.index])}: {value}"
+                marks += frame.marker(index, point.x, point.y, hover)
+    return bands, lines, marks
 
 
 def _runs(line: Series, horizontal: Scale, vertical: Scale) -> list[list[_Point]]:
     """The stretches of a series between its gaps."""
     runs: list[list[_Point]] = [[]]
-    for i, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+    for i, (x, y, (low, high)) in enumerate(zip(line.x, line.y, line.intervals, strict=True)):
         if not can_show(y, log=vertical.log):
             runs.append([])
             continue
-        low = high = None
-        if line.low is not None and line.high is not None:
-            bounds = line.low[i], line.high[i]
-            if all(can_show(bound) for bound in bounds):
-                low, high = (vertical.place(bound) for bound in bounds)
-        runs[-1].append(_Point(horizontal.place(x), vertical.place(y), low, high, i))
+        ends = None
+        if low is not None and high is not None and can_show(low) and can_show(high):
+            ends = vertical.place(low), vertical.place(high)
+        runs[-1].append(_Point(horizontal.place(x), vertical.place(y), ends, i))
     return [run for run in runs if run]
 
 
@@ -256,17 +203,17 @@ def _thin(run: list[_Point]) -> list[_Point]:
     """A long run with the first, last, lowest and highest point of each narrow column kept."""
     if len(run) <= THIN_FROM:
         return run
-    columns: dict[int, list[int]] = {}
-    for i, point in enumerate(run):
-        columns.setdefault(int(point.x / COLUMN), []).append(i)
-    shown: set[int] = set()
+    columns: dict[int, list[_Point]] = {}
+    for point in run:
+        columns.setdefault(int(point.x / COLUMN), []).append(point)
+    shown: set[_Point] = set()
     for column in columns.values():
         shown |= {column[0], column[-1]}
-        shown |= {min(column, key=lambda i: run[i].y), max(column, key=lambda i: run[i].y)}
-        if run[column[0]].low is not None:
-            shown.add(max(column, key=lambda i: run[i].low or -math.inf))
-            shown.add(min(column, key=lambda i: run[i].high or math.inf))
-    return [run[i] for i in sorted(shown)]
+        shown |= {min(column, key=lambda p: p.y), max(column, key=lambda p: p.y)}
+        if bounded := [(p.ends, p) for p in column if p.ends is not None]:
+            shown.add(max(bounded, key=lambda pair: pair[0][0])[1])
+            shown.add(min(bounded, key=lambda pair: pair[0][1])[1])
+    return sorted(shown, key=lambda p: p.index)
 
 
 def _corners(places: Sequence[tuple[float, float]], step: bool) -> list[tuple[float, float]]:
@@ -278,21 +225,21 @@ def _corners(places: Sequence[tuple[float, float]], step: bool) -> list[tuple[fl
     return corners
 
 
-def _band(index: int, run: Sequence[_Point], step: bool) -> list[str]:
+def _band(index: int, run: Sequence[_Point], step: bool) -> str:
     """The area between the intervals' ends, where there are intervals."""
-    upper = [(p.x, p.high) for p in run if p.low is not None and p.high is not None]
-    lower = [(p.x, p.low) for p in run if p.low is not None and p.high is not None]
-    if len(upper) < 2:
-        return []
-    around = _corners(upper, step) + _corners(lower, step)[::-1]
-    return [f'<path class="band {colour(index)}" d="{path(around)}Z"/>']
+    bounded = [(p.x, *p.ends) for p in run if p.ends is not None]
+    if len(bounded) < 2:
+        return ""
+    upper = _corners([(x, high) for x, _, high in bounded], step)
+    lower = _corners([(x, low) for x, low, _ in bounded], step)
+    return f'<path class="band {colour(index)}" d="{frame.path(upper + lower[::-1])}Z"/>'
 
 
-def _whisker(index: int, point: _Point) -> list[str]:
-    if point.low is None or point.high is None or abs(point.low - point.high) < 1:
-        return []
-    x, low, high = point.x, point.low, point.high
-    return [
-        f'<path class="whisker {colour(index)}" d="M{x:.1f} {low:.1f}V{high:.1f}'
-        f'M{x - CAP:.1f} {low:.1f}h{2 * CAP:g}M{x - CAP:.1f} {high:.1f}h{2 * CAP:g}"/>'
-    ]
+def _whisker(index: int, point: _Point) -> str:
+    if point.ends is None or abs(point.ends[0] - point.ends[1]) < 1:
+        return ""
+    (low, high), cap, left = point.ends, 2 * frame.CAP, point.x - frame.CAP
+    return (
+        f'<path class="whisker {colour(index)}" d="M{point.x:.1f} {low:.1f}V{high:.1f}'
+        f'M{left:.1f} {low:.1f}h{cap:g}M{left:.1f} {high:.1f}h{cap:g}"/>'
+    )

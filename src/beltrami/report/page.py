@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal
 
-from beltrami.report.text import markup
+from beltrami.report.text import asset, markup
 
 # The page may use its own style and script, and may load nothing at all.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -136,11 +135,6 @@ def html_document(title: str, style: str, body: str) -> str:
         f"<title>{markup(title)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"{body}\n</body>\n</html>\n"
     )
-
-
-def asset(name: str) -> str:
-    """The text of a file of this package: a style or a script."""
-    return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _figures(figures: tuple[Figure, ...], label: str, *, level: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from beltrami.report.disk import MARGIN_X, MARGIN_Y, RADIUS, place_labels, style
+from beltrami.report.disk import RADIUS, label_group, view_box
+from beltrami.report.picture import svg_element
 from beltrami.report.text import markup
 
 DOT = 3.2
@@ -36,21 +36,15 @@ def scatter_svg(points: Tensor, labels: Sequence[str], *, title: str, descriptio
         for z, label in zip(places, labels, strict=True)
     )
     order = sorted(range(len(places)), key=lambda i: -_room(places, i))
-    texts = (
-        f'<text x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">'
-        f"{markup(label.text)}</text>"
-        for label in place_labels(places, labels, order)
-    )
-    width, height = RADIUS + MARGIN_X, RADIUS + MARGIN_Y
-    # A page may hold several, and ids must differ.
-    name = f"scatter-{zlib.crc32(repr((places, title)).encode()):08x}"
-    return (
-        f'<svg class="tree" role="img" aria-labelledby="{name}-title {name}-text" '
-        f'viewBox="{-width:g} {-height:g} {2 * width:g} {2 * height:g}" '
-        f'xmlns="http://www.w3.org/2000/svg"><title id="{name}-title">{markup(title)}</title>'
-        f'<desc id="{name}-text">{markup(description)}</desc><style>{style()}</style>\n'
-        f'<circle class="rim" r="{RADIUS:g}"/>\n<g>{"".join(dots)}</g>\n'
-        f'<g aria-hidden="true">{"".join(texts)}</g>\n</svg>'
+    rim = f'<circle class="rim" r="{RADIUS:g}"/>'
+    parts = [rim, f"<g>{''.join(dots)}</g>", label_group(places, labels, order)]
+    return svg_element(
+        "tree",
+        "\n".join(parts),
+        view_box=view_box(),
+        title=title,
+        description=description,
+        style="disk.css",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from html import escape
+from importlib.resources import files
 
 # XML 1.0 has no way to write these, not even escaped; lone surrogates cannot be encoded at all.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -23,6 +24,11 @@ def markup(text: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"expected a text (str), got {text!r}; convert it first")
     return escape(_FORBIDDEN.sub("\ufffd", text))
+
+
+def asset(name: str) -> str:
+    """The text of a file of this package: a style or a script."""
+    return files("beltrami.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def text_width(text: str, font: float) -> float:

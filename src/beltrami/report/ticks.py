@@ -5,8 +5,9 @@ An axis runs from its first tick to its last, so the ticks always cover the data
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
@@ -36,14 +37,18 @@ def linear_ticks(low: float, high: float, most: int = MOST_TICKS) -> tuple[float
     # Fractions of the numbers as people write them: 0.1 is a multiple of a tenth, and every tick
     # is the float nearest to its round number.
     bottom, top = Fraction(repr(float(low))), Fraction(repr(float(high)))
-    power = math.floor(math.log10(high - low)) - 2
-    while True:
-        for mantissa in (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5)):
-            step = mantissa * Fraction(10) ** power
-            first, last = math.floor(bottom / step), math.ceil(top / step)
-            if last - first < most:
-                return tuple(float(n * step) for n in range(first, last + 1))
-        power += 1
+    for step in round_steps((high - low) / 100, (1, 2, Fraction(5, 2), 5)):
+        first, last = math.floor(bottom / step), math.ceil(top / step)
+        if last - first < most:
+            break
+    return tuple(float(n * step) for n in range(first, last + 1))
+
+
+def round_steps(least: float, mantissas: Sequence[Fraction | int]) -> Iterator[Fraction]:
+    """Round numbers without end, ascending: mantissas times powers of ten, about from `least`."""
+    for power in itertools.count(math.floor(math.log10(least))):
+        for mantissa in mantissas:
+            yield mantissa * Fraction(10) ** power
 
 
 def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> tuple[float, ...]:
