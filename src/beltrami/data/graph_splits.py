@@ -122,12 +122,12 @@ def sample_negatives(edges: Tensor, nodes: int, count: int, generator: torch.Gen
             drawn = torch.randint(nodes, (2, 2 * count), generator=generator)
             low, high = drawn.amin(0), drawn.amax(0)
             new = (low * nodes + high)[low < high]
-            codes = _first_of_each(torch.cat([codes, new[~torch.isin(new, taken)]]))
+            codes = first_of_each(torch.cat([codes, new[~torch.isin(new, taken)]]))
         codes = codes[:count]
     return torch.stack([codes // nodes, codes % nodes])
 
 
-def _first_of_each(codes: Tensor) -> Tensor:
+def first_of_each(codes: Tensor) -> Tensor:
     """Distinct values in the order in which they first turn up."""
     _, inverse = torch.unique(codes, return_inverse=True)
     first = torch.full((len(codes),), len(codes)).scatter_reduce(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from beltrami.checks import check_integer
 from beltrami.options import RUNS, file_name, option_words, plain_settings
 
 EMBEDDED = "wordnet-mammals"  # without an argument
@@ -108,14 +109,11 @@ class DiagnoseConfig:
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
-        if self.sample < FEWEST:
-            raise ValueError(f"--sample must be at least {FEWEST}, got {self.sample}")
-        if self.repeats < 2:
-            raise ValueError(f"--repeats must be at least 2, for an interval, got {self.repeats}")
+        check_integer("--sample", self.sample, FEWEST)
+        check_integer("--repeats", self.repeats, 2)  # for an interval
+        check_integer("--prompts", self.prompts)
         if not self.only:
             raise ValueError(f"--only is empty; give some of {', '.join(PARTS)}")
-        if self.prompts < 1:
-            raise ValueError(f"--prompts must be at least 1, got {self.prompts}")
         if self.of == "states" and (
             self.kind not in ("auto", "vectors") or self.tensor or self.label or self.besides
         ):

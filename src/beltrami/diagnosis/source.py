@@ -23,7 +23,9 @@ from beltrami.analysis.matrices import (
     symmetric,
 )
 from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
+from beltrami.data.delimited import Rows
 from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
+from beltrami.data.graph_splits import first_of_each
 from beltrami.data.graphs import Graph, load_network
 from beltrami.data.hierarchy import HierarchyError
 from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
@@ -33,6 +35,7 @@ from beltrami.data.vectors.csv_file import DELIMITERS
 from beltrami.diagnosis.config import DiagnoseConfig
 
 FEWEST = 4  # points that have a δ
+NOISE_AT_RADII = "noise with the spread of their directions, as far from its mean as they"
 LOOKED_AT = 256  # rows and columns that tell distances from vectors
 LONGEST = 64  # distances that are compared with ways by third points
 _TRIPLES = 20_000  # that are asked for the triangle inequality
@@ -42,7 +45,6 @@ _SLACK = 1e-5  # of the largest distance, which rounding may cost it
 _RANDOM_GRAPH_TRIES = 3
 _LINES_LOOKED_AT = 20  # of a table that may be one of edges
 _TABLES = (*DELIMITERS, ".txt")  # that may be of edges or of something else
-_COMMENTS = ("#", "%")
 _GRAPH_ENDS = ({"source", "target"}, {"from", "to"})  # as headers of graphs call them
 _ENDS = (*_GRAPH_ENDS, *map(set, COLUMN_NAMES))
 
@@ -114,9 +116,7 @@ class VectorSource(Source):
     def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
         super().__init__(vectors.name, vectors.digest())
         self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
-        self.noise_at_radii = (
-            "noise with the spread of their directions, as far from its mean as they"
-        )
+        self.noise_at_radii = NOISE_AT_RADII
         self.vectors, self.metric = vectors, metric
         norms = torch.empty(vectors.rows, dtype=torch.float64)
         for first, block in vectors.blocks():
@@ -180,9 +180,7 @@ class DistanceSource(Source):
         super().__init__(vectors.name, vectors.digest(), vectors.rows, labels=vectors.labels)
         self.what = "distances"
         self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
-        self.noise_at_radii = (
-            "noise with the spread of their directions, as far from its mean as they"
-        )
+        self.noise_at_radii = NOISE_AT_RADII
         if vectors.rows != vectors.width:
             raise ValueError(
                 f"{vectors.name} is {vectors.rows} × {vectors.width}; distances are square: "
@@ -350,13 +348,12 @@ def shortcuts(d: Tensor) -> int:
 def random_network(nodes: int, edges: int, seed: int) -> Graph:
     """The largest component of a graph of edges drawn at random."""
     g = torch.Generator().manual_seed(seed)
-    pairs = torch.randint(nodes, (_RANDOM_GRAPH_TRIES * edges, 2), generator=g).sort(1).values
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    _, first = torch.unique(pairs, dim=0, return_inverse=True)
-    seen = torch.full((int(first.max()) + 1,), len(pairs))
-    seen.scatter_reduce_(0, first, torch.arange(len(pairs)), "amin")
-    chosen = pairs[seen.sort().values[:edges]]  # the first so many that differ
-    graph = Graph("random graph", chosen.t().contiguous(), torch.empty(nodes, 0))
+    low, high = (
+        torch.randint(nodes, (_RANDOM_GRAPH_TRIES * edges, 2), generator=g).sort(1).values.t()
+    )
+    codes = first_of_each((low * nodes + high)[low < high])[:edges]
+    chosen = torch.stack([codes // nodes, codes % nodes])
+    graph = Graph("random graph", chosen, torch.empty(nodes, 0))
     return graph.part(graph.components() == 0)
 
 
@@ -380,27 +377,30 @@ def _is_graph(source: str) -> bool:
     if source in list_hierarchies() or path.name in WORDNET_FILES:
         return True
     suffix = path.suffix.lower()
-    if suffix in (*_TABLES, GRAPH_SUFFIX) and path.is_file():
-        _refuse_weights(path)
-    # A table may be of vectors or of edges: it has edges if that is what it can be read as.
-    if suffix in _TABLES and path.is_file():
-        return _reads_as_edges(path)
-    return suffix in READERS
+    if suffix not in (*_TABLES, GRAPH_SUFFIX) or not path.is_file():
+        return suffix in READERS
+    headers, rows = _first_rows(path)
+    _refuse_weights(path, headers)
+    if suffix == GRAPH_SUFFIX:
+        return True
+    # A table may be of vectors or of edges: it has edges if that is what it can be read as, which
+    # is two columns, none of which has fractions.
+    fields = list(itertools.chain.from_iterable(rows[1:] or rows))
+    two_columns = bool(rows) and all(len(row) == 2 for row in rows)
+    return two_columns and not any(is_number(f) and not _is_whole(f) for f in fields)
 
 
-def _refuse_weights(path: Path) -> None:
+def _refuse_weights(path: Path, headers: list[list[str]]) -> None:
     """Edges with weights are neither edges that we read nor vectors, which numbers look like."""
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        for line in filter(str.strip, lines):
-            names = [field.strip('"').lstrip("#% ").lower() for field in _fields(line)]
-            if _name_weights(names, path.suffix.lower() in _TABLES):
-                raise ValueError(
-                    f"{path} has the columns {', '.join(names)}, as edges with weights have, and "
-                    "weights are not read: give --kind edges for a file of two columns, child and "
-                    "parent or source and target, or --kind vectors if its rows are vectors"
-                )
-            if not line.startswith(_COMMENTS):
-                return
+    for header in headers:
+        names = [field.strip('"').lstrip("#% ").lower() for field in header]
+        names = names if names[0] else names[1:]  # the mark of a comment stood alone
+        if _name_weights(names, path.suffix.lower() in _TABLES):
+            raise ValueError(
+                f"{path} has the columns {', '.join(names)}, as edges with weights have, and "
+                "weights are not read: give --kind edges for a file of two columns, child and "
+                "parent or source and target, or --kind vectors if its rows are vectors"
+            )
 
 
 def _name_weights(names: list[str], may_be_vectors: bool) -> bool:
@@ -411,36 +411,24 @@ def _name_weights(names: list[str], may_be_vectors: bool) -> bool:
     return "weight" in names and any(ends <= set(names) for ends in known)
 
 
-def _reads_as_edges(path: Path) -> bool:
-    """Two columns, none of which has fractions; a first line may be a header."""
-    rows = _first_rows(path)
-    body = rows[1:] or rows
-    return (
-        bool(rows)
-        and all(len(fields) == 2 for fields in rows)
-        and not any(is_number(f) and not _is_whole(f) for fields in body for f in fields)
-    )
-
-
 def _may_be_vectors(path: Path) -> bool:
     """Whether a table that reads as edges has numbers alone, but for a header."""
     if path.suffix.lower() not in DELIMITERS or not path.is_file():
         return False
-    rows = _first_rows(path)
-    return all(is_number(field) for fields in rows[1:] or rows for field in fields)
+    _, rows = _first_rows(path)
+    return all(is_number(field) for row in rows[1:] or rows for field in row)
 
 
-def _first_rows(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        content = (line for line in lines if line.strip() and not line.startswith(_COMMENTS))
-        return [_fields(line) for line in itertools.islice(content, _LINES_LOOKED_AT)]
-
-
-def _fields(line: str) -> list[str]:
-    for delimiter in ("\t", ","):
-        if delimiter in line:
-            return [field.strip() for field in line.strip("\n").split(delimiter)]
-    return line.split()
+def _first_rows(path: Path) -> tuple[list[list[str]], list[list[str]]]:
+    """Fields of what may be a header, which are the comments and the first row, and of rows."""
+    table = Rows(path, error=ValueError, words=True, comments=True, quotes=False)
+    comments: list[list[str]] = []
+    rows: list[list[str]] = []
+    for row in table:
+        (comments if table.is_comment(row.text) else rows).append(row.fields)
+        if len(rows) == _LINES_LOOKED_AT:
+            break
+    return [*comments, *rows[:1]], rows
 
 
 def _is_whole(text: str) -> bool:

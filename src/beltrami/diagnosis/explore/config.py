@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from beltrami.checks import check_integer
 from beltrami.diagnosis.config import EMBEDDED, Kind
 from beltrami.options import RUNS, file_name, option_words
 
@@ -65,8 +66,7 @@ class ExploreConfig:
 
     def check(self) -> None:
         """Raise a `ValueError` that names the option, the value and what would be accepted."""
-        if self.points < FEWEST:
-            raise ValueError(f"--points must be at least {FEWEST}, got {self.points}")
+        check_integer("--points", self.points, FEWEST)
         if self.out is not None and self.out.is_dir():
             raise ValueError(f"--out {self.out} is a folder; name a file, such as page.html")
 
