@@ -88,7 +88,7 @@ def test_single_nodes_have_no_correlation_and_bad_input_is_named() -> None:
         depth_correlation(torch.tensor([0, 1]), torch.tensor([0.0, math.nan]))
     with pytest.raises(ValueError, match="depth and radius must have the same shape"):
         depth_correlation(torch.tensor([0, 1]), torch.tensor([0.0]))
-    with pytest.raises(ValueError, match="root must number a point from 0 to 1, got 2"):
+    with pytest.raises(ValueError, match="root must be at most 1, got 2"):
         radii(torch.zeros(2, 2), Euclidean(), root=2)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beltrami.analysis import lowering
+from beltrami.analysis import rows
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.horopca import horopca
 from beltrami.analysis.lowering import Lowered, mean_distortion
@@ -143,9 +143,11 @@ def test_distortion_by_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     new = torch.tensor([[0.0, 2, 1], [2, 0, 4], [1, 4, 0]])
     expected = (1 + 0.5 + 0) / 3
     for block in (1, 1 << 22):
-        monkeypatch.setattr(lowering, "BLOCK", block)
-        assert mean_distortion(old.__getitem__, new.__getitem__, 3) == pytest.approx(expected)
-    assert math.isnan(mean_distortion(torch.zeros(2, 2).__getitem__, old[:2, :2].__getitem__, 2))
+        monkeypatch.setattr(rows, "_CPU_ELEMENTS", block)
+        assert mean_distortion(old.__getitem__, new.__getitem__, old) == pytest.approx(expected)
+    assert math.isnan(
+        mean_distortion(torch.zeros(2, 2).__getitem__, old[:2, :2].__getitem__, old[:2])
+    )
 
 
 def test_numbers_of_the_result() -> None:
@@ -156,10 +158,10 @@ def test_numbers_of_the_result() -> None:
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [
-        (torch.zeros(1, 3), {}, "two floating point rows"),
-        (torch.zeros(4, 3, dtype=torch.int64), {}, "two floating point rows"),
+        (torch.zeros(1, 3), {}, "x must be 2 rows at least, got 1"),
+        (torch.zeros(4, 3, dtype=torch.int64), {}, "x must be floating point rows"),
         (torch.full((4, 3), math.nan), {}, "finite"),
-        (torch.zeros(4, 3), {"components": 4}, "at most 3 dimensions, got 4"),
+        (torch.zeros(4, 3), {"components": 4}, "components must be at most 3, got 4"),
         (torch.zeros(4, 3), {"components": 0}, "components must be at least 1, got 0"),
         (torch.zeros(4, 3), {"c": -1.0}, "c must be positive and finite, got -1"),
     ],

@@ -150,7 +150,7 @@ def test_bad_input() -> None:
         hop_distances(torch.zeros(3, 2, dtype=torch.bool))
     with pytest.raises(ValueError, match="symmetric"):
         hop_distances(torch.ones(3, 3, dtype=torch.bool).triu())
-    with pytest.raises(ValueError, match="two rows"):
+    with pytest.raises(ValueError, match="2 rows at least, got"):
         gaussian_like(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="finite"):
         gaussian_like(torch.full((3, 3), math.nan))

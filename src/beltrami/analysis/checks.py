@@ -26,6 +26,19 @@ def integers(name: str, value: Tensor, dims: int) -> Tensor:
     return value.detach().to(torch.int64)
 
 
+def check_points(points: Tensor, name: str = "points", *, least: int = 0) -> None:
+    """Raise unless points are finite floating point rows (n, d), and as many as needed."""
+    check_tensor(name, points)
+    if points.ndim != 2 or not points.is_floating_point():
+        raise ValueError(
+            f"{name} must be floating point rows (n, d), got {points.dtype} of shape "
+            f"{tuple(points.shape)}"
+        )
+    if len(points) < least:
+        raise ValueError(f"{name} must be {least} rows at least, got {len(points)}")
+    check_finite(**{name: points})
+
+
 def check_range(name: str, value: Tensor, count: int, what: str) -> None:
     """Raise unless all integers lie in 0..count − 1."""
     if value.numel() == 0:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_same_length, numbers
+from beltrami.analysis.checks import check_points, check_same_length, numbers
 from beltrami.analysis.results import Result
-from beltrami.analysis.rows import check_points
 from beltrami.checks import check_integer
 from beltrami.geometry.manifold import Manifold
 
@@ -42,9 +41,7 @@ def radii(points: Tensor, manifold: Manifold, *, root: int | None = None) -> Ten
     points = points.detach()
     if root is None:
         return manifold.dist0(points)
-    check_integer("root", root, 0)
-    if root >= len(points):
-        raise ValueError(f"root must number a point from 0 to {len(points) - 1}, got {root}")
+    check_integer("root", root, 0, len(points) - 1)
     return manifold.dist(points, points[root])
 
 
@@ -57,7 +54,7 @@ def spearman(x: Tensor, y: Tensor) -> float:
 
 
 def kendall_tau(x: Tensor, y: Tensor) -> float:
-    """Kendall's τ-b of two vectors, in O(n log n).
+    """Kendall's τ-b of two vectors, in O(n log² n).
 
         τ_b = (C − D) / √((N − T_x)(N − T_y)),
 
@@ -101,7 +98,7 @@ def _kendall(x: Tensor, y: Tensor) -> float:
     if pairs in (tied_x, tied_y):
         return math.nan
     # By x, and among equal x by y, so that only pairs that differ in both can be out of order.
-    opposite = _inversions(b[torch.argsort(both)], len(b_counts))
+    opposite = _inversions(b[torch.argsort(both)])
     surplus = pairs - tied_x - tied_y + tied_both - 2 * opposite
     return _within_one(surplus / math.sqrt((pairs - tied_x) * (pairs - tied_y)))
 
@@ -110,28 +107,15 @@ def _tied_pairs(counts: Tensor) -> int:
     return int((counts * (counts - 1) // 2).sum())
 
 
-def _inversions(values: Tensor, below: int) -> int:
-    """How many pairs i < j have values[i] > values[j], for integers in 0..below − 1.
-
-    Two values differ first in some bit, above which they agree. So from the highest bit down, the
-    values stand in groups that agree above it, each in the order given; the ones before each zero
-    of a group are counted, and each group is split in two. A pass is linear, and there are
-    log₂(below) of them.
-    """
-    total = torch.zeros((), dtype=torch.int64, device=values.device)
-    place = torch.arange(len(values), device=values.device)
-    for bit in reversed(range(max(0, below - 1).bit_length())):
-        is_set = (values >> bit) & 1
-        set_before = is_set.cumsum(0) - is_set
-        group = values >> (bit + 1)
-        sizes = torch.bincount(group)  # groups stand in ascending order
-        end = sizes.cumsum(0)[group]
-        start = end - sizes[group]
-        set_in_group_before = set_before - set_before[start]
-        zeros_before = place - start - set_in_group_before
-        total += ((1 - is_set) * set_in_group_before).sum()
-        set_in_group = (set_before + is_set)[end - 1] - set_before[start]
-        first_set = end - set_in_group
-        new = torch.where(is_set > 0, first_set + set_in_group_before, start + zeros_before)
-        values = torch.empty_like(values).scatter_(0, new, values)
-    return int(total)
+def _inversions(values: Tensor) -> int:
+    """How many pairs i < j have values[i] > values[j], by merging sorted runs of doubled length."""
+    missing = (1 << (len(values) - 1).bit_length()) - len(values)
+    values = torch.cat([values, values.max().expand(missing)])  # behind all, and above none
+    total, run = 0, 1
+    while run < len(values):
+        first, second = values.view(-1, 2, run).unbind(1)
+        not_above = torch.searchsorted(first.contiguous(), second.contiguous(), right=True)
+        total += int((run - not_above).sum())
+        run *= 2
+        values = values.view(-1, run).sort(1).values.flatten()
+    return total

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -109,8 +109,8 @@ def fit_curvature(
         repeats, seed: of the draws.
         tick: called with the share of the work that is done.
     """
-    for name, value in (("dimensions", dimensions), ("repeats", repeats)):
-        check_integer(name, value)
+    check_integer("dimensions", dimensions)
+    check_integer("repeats", repeats)
     check_integer("sample", sample, low=max(FEWEST, dimensions + 1))
     check_distances(distances)
     d = symmetric(distances.detach())
@@ -209,7 +209,7 @@ def _distortion(d: Tensor, dimensions: int, bend: float) -> float:
 def _flat_distortion(d: Tensor, dimensions: int) -> float:
     """Of classical scaling, at the scale that serves it best."""
     x = classical_scaling(d)[:, :dimensions]
-    return mean_distortion(lambda rows: d[rows], lambda rows: torch.cdist(x[rows], x), len(d))
+    return mean_distortion(d.__getitem__, lambda rows: torch.cdist(x[rows], x), x)
 
 
 def _bent(left: Tensor, right: Tensor, p: Tensor, q: Tensor, middle: Tensor) -> Tensor:
@@ -245,29 +245,25 @@ def _line(left: Tensor, right: Tensor, p: Tensor, q: Tensor, curvature: Tensor) 
 
 def _mean(results: Sequence[CurvatureFit], n: int) -> CurvatureFit:
     bend = mean_interval([r.bend for r in results])
-    off = bend.half_width
-    ends = (math.nan, math.nan) if off is None else (max(0.0, bend.mean - off), bend.mean + off)
-
-    def mean(name: str) -> float:
-        return math.fsum(getattr(r, name) for r in results) / len(results)
-
+    off = math.nan if bend.half_width is None else bend.half_width
     steps = zip(*(r.ladder for r in results), strict=True)
     triangles = [r.by_triangles for r in results if not math.isnan(r.by_triangles)]
-    return CurvatureFit(
-        c=mean("c"),
+    return replace(
+        results[0],
+        c=_mean_of([r.c for r in results]),
         bend=bend.mean,
-        low=ends[0],
-        high=ends[1],
-        dimensions=results[0].dimensions,
-        distortion=mean("distortion"),
-        flat_distortion=mean("flat_distortion"),
-        by_delta=mean("by_delta"),
-        by_triangles=math.fsum(triangles) / len(triangles) if triangles else math.nan,
+        low=max(bend.mean - off, 0.0),  # NaN stays, as the first argument
+        high=bend.mean + off,
+        distortion=_mean_of([r.distortion for r in results]),
+        flat_distortion=_mean_of([r.flat_distortion for r in results]),
+        by_delta=_mean_of([r.by_delta for r in results]),
+        by_triangles=_mean_of(triangles),
         triangles=sum(r.triangles for r in results),
         points=n,
-        compared=results[0].compared,
         samples=len(results),
-        ladder=tuple(
-            (step[0][0], math.fsum(value for _, value in step) / len(step)) for step in steps
-        ),
+        ladder=tuple((step[0][0], _mean_of([value for _, value in step])) for step in steps),
     )
+
+
+def _mean_of(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan

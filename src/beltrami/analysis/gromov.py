@@ -14,16 +14,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
-from beltrami.analysis.gromov_search import Gap, largest_gap
+from beltrami.analysis.gromov_search import largest_gap
 from beltrami.analysis.intervals import mean_interval
-from beltrami.analysis.matrices import check_distances, flat_distances, symmetric
+from beltrami.analysis.matrices import (
+    all_distances,
+    check_distances,
+    flat_distances,
+    symmetric,
+)
 from beltrami.analysis.results import Result
 from beltrami.checks import check_integer
 from beltrami.geometry.checks import check_finite
@@ -36,7 +41,6 @@ FEWEST = 4  # points that δ says something about
 MOST_IN_FLOAT64 = 8192  # points; more are compared in float32, in half the memory
 # The δ of the Poincaré disk of curvature −1, in the units in which Khrulkov et al. 2020 compare.
 DISK = 0.144
-_ROWS = 512  # of distances at once
 
 
 @dataclass(frozen=True)
@@ -115,17 +119,26 @@ def delta_hyperbolicity(
         metric = "distances"
     _check(x, metric, base, sample, repeats)
     if sample is None or sample >= len(x):
-        gap, diameter = _exact(_distances(x, metric), base, tick)
-        return _result(gap, diameter, len(x), base)
+        return _exact(x, metric, base, tick)
     g = torch.Generator().manual_seed(seed)
     results = []
     for i in range(repeats):
         chosen = torch.randperm(len(x), generator=g)[:sample].to(x.device)
         part = x[chosen][:, chosen] if metric == "distances" else x[chosen]
-        gap, diameter = _exact(_distances(part, metric), base, lambda share: None)
+        results.append(_exact(part, metric, base, lambda share: None))
         tick((i + 1) / repeats)
-        results.append(_result(gap, diameter, sample, base))
-    return _summary(results, len(x), sample, base)
+    relative = mean_interval([result.relative for result in results])
+    off = relative.half_width or 0.0
+    return replace(
+        results[0],
+        delta=math.fsum(result.delta for result in results) / repeats,
+        diameter=math.fsum(result.diameter for result in results) / repeats,
+        relative=relative.mean,
+        low=relative.mean - off,
+        high=relative.mean + off,
+        points=len(x),
+        quadruple=(),
+    )
 
 
 def curvature_estimate(delta: float, *, least: float = 0.01, most: float = 10.0) -> float:
@@ -145,21 +158,31 @@ def curvature_estimate(delta: float, *, least: float = 0.01, most: float = 10.0)
 
 
 def _exact(
-    d: Tensor, base: int | Literal["all"], tick: Callable[[float], None]
-) -> tuple[tuple[float, tuple[int, ...]], float]:
-    """δ with its points, and the diameter."""
+    x: Tensor, metric: Metric, base: int | Literal["all"], tick: Callable[[float], None]
+) -> Delta:
+    """δ of all points."""
+    d = _distances(x, metric)
     diameter = float(d.max())
-    if base != "all":
-        done = 0
+    if base == "all":
+        number = -1
+        delta, quadruple = _over_all_bases(d, tick)
+    else:
+        number = base
+        delta, quadruple = _at_base(d, base, tick)
+    relative = 2 * delta / diameter if diameter > 0 else 0.0
+    return Delta(delta, diameter, relative, relative, relative, len(d), len(d), number, quadruple)
 
-        def rows_done(rows: int) -> None:
-            nonlocal done
-            done += rows
-            tick(done / len(d))
 
-        gap = largest_gap(_products(d, base), tick=rows_done)
-        return _with_base(gap, base), diameter
-    return _over_all_bases(d, tick), diameter
+def _at_base(d: Tensor, base: int, tick: Callable[[float], None]) -> tuple[float, tuple[int, ...]]:
+    done = 0
+
+    def rows_done(rows: int) -> None:
+        nonlocal done
+        done += rows
+        tick(done / len(d))
+
+    gap = largest_gap(_products(d, base), tick=rows_done)
+    return (0.0, ()) if gap is None else (gap.size, (base, *gap.triple))
 
 
 def _over_all_bases(d: Tensor, tick: Callable[[float], None]) -> tuple[float, tuple[int, ...]]:
@@ -184,10 +207,6 @@ def _over_all_bases(d: Tensor, tick: Callable[[float], None]) -> tuple[float, tu
     return best
 
 
-def _with_base(gap: Gap | None, base: int) -> tuple[float, tuple[int, ...]]:
-    return (0.0, ()) if gap is None else (gap.size, (base, *gap.triple))
-
-
 def _products(d: Tensor, base: int) -> Tensor:
     """Gromov products, (n, n)."""
     from_base = d[base]
@@ -199,18 +218,11 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
     dtype = torch.float64 if len(x) <= MOST_IN_FLOAT64 else torch.float32
     x = x.detach()
     if isinstance(metric, Manifold):
-        return symmetric(_manifold_distances(x, metric, dtype))
-    if metric in ("distances", "precomputed"):
+        with torch.no_grad():
+            return all_distances(x, metric.pairwise_dist, dtype)
+    if metric == "distances":
         return symmetric(x.to(dtype))
     return flat_distances(x, "angle" if metric == "angle" else "euclidean", dtype=dtype)
-
-
-def _manifold_distances(x: Tensor, manifold: Manifold, dtype: torch.dtype) -> Tensor:
-    distances = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
-    with torch.no_grad():
-        for first in range(0, len(x), _ROWS):
-            distances[first : first + _ROWS] = manifold.pairwise_dist(x[first : first + _ROWS], x)
-    return distances
 
 
 def _check(
@@ -233,36 +245,7 @@ def _check(
     check_finite(x=x)
     compared = len(x)
     if sample is not None:
-        check_integer("sample", sample, low=FEWEST)
-        compared = min(sample, compared)
-    if base != "all":
-        check_integer("base", base, low=0)
-        if base >= compared:
-            raise ValueError(f'base must be "all" or one of {compared} points, got {base}')
-    if sample is not None:
+        compared = min(compared, check_integer("sample", sample, low=FEWEST))
         check_integer("repeats", repeats, low=2)  # or there is no interval
-
-
-def _result(
-    gap: tuple[float, tuple[int, ...]], diameter: float, count: int, base: int | Literal["all"]
-) -> Delta:
-    delta, quadruple = gap
-    relative = 2 * delta / diameter if diameter > 0 else 0.0
-    number = -1 if base == "all" else base
-    return Delta(delta, diameter, relative, relative, relative, count, count, number, quadruple)
-
-
-def _summary(results: list[Delta], count: int, sample: int, base: int | Literal["all"]) -> Delta:
-    """Means, and a t interval of the relative ones."""
-    relative = mean_interval([r.relative for r in results])
-    off = relative.half_width or 0.0
-    return Delta(
-        delta=math.fsum(r.delta for r in results) / len(results),
-        diameter=math.fsum(r.diameter for r in results) / len(results),
-        relative=relative.mean,
-        low=relative.mean - off,
-        high=relative.mean + off,
-        points=count,
-        compared=sample,
-        base=-1 if base == "all" else base,
-    )
+    if base != "all" and check_integer("base", base, low=0) >= compared:
+        raise ValueError(f'base must be "all" or one of {compared} points, got {base}')

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beltrami.analysis.checks import check_points
 from beltrami.analysis.results import Result
-from beltrami.analysis.rows import check_points
+from beltrami.analysis.rows import row_slices
 from beltrami.analysis.superposition.features import welch_bound
-
-BLOCK = 1 << 22  # numbers at once
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ def isotropy(x: Tensor) -> Isotropy:
     unit_sum, unit_products = torch.zeros_like(centre), centre.new_zeros(d, d)
     scatter = torch.zeros_like(unit_products)
     used = 0
-    for block in x.detach().split(max(1, BLOCK // max(1, d))):
-        rows = block.double()
+    for block in row_slices(n, x.device, d):
+        rows = x[block].detach().double()
         moved = rows - centre
         scatter += moved.mT @ moved
         length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.checks import check_points
 from beltrami.analysis.results import Result
+from beltrami.analysis.rows import row_slices
 from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import lorentz, poincare
-from beltrami.geometry.checks import check_finite
 from beltrami.report.picture import Picture
 from beltrami.report.scatter import scatter_svg
-
-BLOCK = 1 << 22  # distances at once
 
 RowDistances = Callable[[slice], Tensor]
 """distances(rows): from a block of points to all, (b, n)."""
@@ -82,7 +80,7 @@ def lowered(before: Tensor, points: Tensor, c: float) -> Lowered:
     spread = float(lorentz.dist0(before, c).square().mean())
     variance = _variance(points, c)
     explained = variance / spread if spread > 0 else math.nan
-    distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), len(points))
+    distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), points)
     return Lowered(points, c, distortion, variance, explained)
 
 
@@ -93,16 +91,14 @@ def lowered_distances(d: Tensor, points: Tensor, c: float) -> Lowered:
 
 def distances_distortion(d: Tensor, points: Tensor, c: float) -> float:
     """Of distances (n, n) by Lorentz points alone, without the variance, which takes longer."""
-    return mean_distortion(lambda rows: d[rows], _rows_of(points, c), len(points))
+    return mean_distortion(d.__getitem__, _rows_of(points, c), points)
 
 
-def mean_distortion(before: RowDistances, after: RowDistances, n: int) -> float:
-    """Mean of |d'/d − 1| over pairs with d > 0; NaN if there are none."""
+def mean_distortion(before: RowDistances, after: RowDistances, points: Tensor) -> float:
+    """Mean of |d'/d − 1| over pairs of points with d > 0; NaN if there are none."""
     total, count = 0.0, 0
-    rows = max(1, BLOCK // max(1, n))
-    for first in range(0, n, rows):
-        block = slice(first, min(n, first + rows))
-        old, new = before(block).double(), after(block).double()
+    for rows in row_slices(len(points), points.device):
+        old, new = before(rows).double(), after(rows).double()
         apart = old > 0
         off = (new - old).abs() / torch.where(apart, old, 1.0)
         total += float(torch.where(apart, off, 0.0).sum())
@@ -112,17 +108,9 @@ def mean_distortion(before: RowDistances, after: RowDistances, n: int) -> float:
 
 def check_lowering(x: Tensor, c: float, components: int) -> None:
     """Raise unless x are finite rows, more than one, in at least `components` dimensions."""
-    check_tensor("x", x)
-    check_integer("components", components)
-    if x.ndim != 2 or not x.is_floating_point() or len(x) < 2:
-        raise ValueError(
-            f"x must be two floating point rows (n, d) at least, got {x.dtype} of shape "
-            f"{tuple(x.shape)}"
-        )
-    if components > x.shape[1]:
-        raise ValueError(f"components must be at most {x.shape[1]} dimensions, got {components}")
+    check_points(x, "x", least=2)
+    check_integer("components", components, high=x.shape[1])
     check_positive("c", c)
-    check_finite(x=x)
 
 
 def _variance(points: Tensor, c: float) -> float:

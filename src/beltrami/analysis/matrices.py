@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from beltrami.analysis.checks import check_tensor
-from beltrami.analysis.rows import rows_at_once
+from beltrami.analysis.rows import row_slices
 from beltrami.geometry.checks import check_finite
 
 FlatMetric = Literal["euclidean", "angle"]
 NeighbourMetric = Literal["euclidean", "angle", "distances", "precomputed"]
-_ROWS = 512  # of distances at once
 _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for rounding
 
 
@@ -33,14 +33,14 @@ def check_distances(d: Tensor) -> None:
     if float(own.max()) > allowed:
         i = int(own.argmax())
         raise ValueError(f"distances must be 0 on the diagonal, got {own[i].item()} at ({i}, {i})")
-    rows = rows_at_once(len(d), d.device, None)
-    for first in range(0, len(d), rows):
-        off = (d[first : first + rows] - d[:, first : first + rows].mT).abs()
+    for rows in row_slices(len(d), d.device):
+        off = (d[rows] - d[:, rows].mT).abs()
         if float(off.max()) > allowed:
             i, j = divmod(int(off.argmax()), len(d))
+            i += rows.start
             raise ValueError(
-                f"distances must be symmetric, but are {d[first + i, j].item()} at "
-                f"({first + i}, {j}) and {d[j, first + i].item()} at ({j}, {first + i})"
+                f"distances must be symmetric, but are {d[i, j].item()} at ({i}, {j}) and "
+                f"{d[j, i].item()} at ({j}, {i})"
             )
 
 
@@ -54,12 +54,19 @@ def flat_distances(
 ) -> Tensor:
     """Between all rows of x, (n, n), computed in float64 and kept in `dtype`."""
     x = x.detach().double()
-    # What all points share would cost the distances digits; it has no part in angles.
-    x = directions(x) if metric == "angle" else x - x.mean(0)
+    if metric == "angle":
+        return all_distances(directions(x), angles, dtype)
+    # What all points share would cost the distances digits.
+    return all_distances(x - x.mean(0), torch.cdist, dtype)
+
+
+def all_distances(
+    x: Tensor, between: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype
+) -> Tensor:
+    """`between(rows, x)` of all rows, (n, n), a block at a time."""
     distances = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
-    for first in range(0, len(x), _ROWS):
-        rows = x[first : first + _ROWS]
-        distances[first : first + _ROWS] = (angles if metric == "angle" else torch.cdist)(rows, x)
+    for rows in row_slices(len(x), x.device):
+        distances[rows] = between(x[rows], x)
     return symmetric(distances)
 
 

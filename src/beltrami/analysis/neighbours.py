@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from beltrami.analysis.checks import check_points
 from beltrami.analysis.matrices import NeighbourMetric, check_distances, directions
-from beltrami.analysis.rows import check_points
+from beltrami.analysis.rows import row_slices
 from beltrami.checks import check_choice, check_integer
-
-BLOCK = 1 << 22  # distances at once
 
 
 def nearest_points(
@@ -26,22 +25,17 @@ def nearest_points(
     check_integer("k", k)
     check_choice("metric", metric, ("euclidean", "angle", "distances", "precomputed"))
     precomputed = metric in ("distances", "precomputed")
-    if precomputed:
-        check_distances(x)
-    else:
-        check_points(x)
+    (check_distances if precomputed else check_points)(x)
     if k >= len(x):
         raise ValueError(f"k must be below the number of points, {len(x)}, got {k}")
     x = x.detach().double()
     if not precomputed:  # what all points share would cost the distances digits
         x = directions(x) if metric == "angle" else x - x.mean(0)
-    rows = max(1, BLOCK // len(x))
     blocks = []
-    for first in range(0, len(x), rows):
-        block = x[first : first + rows]
+    for rows in row_slices(len(x), x.device):
+        block = x[rows]
         d = block.clone() if precomputed else torch.cdist(block, x)
-        local = torch.arange(len(block), device=x.device)
-        d[local, first + local] = torch.inf  # not itself
+        d[:, rows].fill_diagonal_(torch.inf)  # not itself
         near, numbers = d.topk(k, dim=1, largest=False)
         if not precomputed:
             # By their difference: from a product, points that coincide are 1e-7 apart.

@@ -9,10 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.checks import check_points, check_tensor
 from beltrami.analysis.matrices import angles, directions, symmetric
 from beltrami.checks import check_integer
-from beltrami.geometry.checks import check_finite
 
 DEGREE = 4  # mean number of neighbours in a random graph
 
@@ -81,10 +80,8 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
     in fewer directions than points of the law that it is an estimate of.
     """
     check_tensor("points", points)
-    if points.ndim != 2 or len(points) < 2:
-        raise ValueError(f"points must be two rows (n, d) at least, got {tuple(points.shape)}")
-    check_finite(points=points)
     x = points.detach().double()
+    check_points(x, least=2)
     mean = x.mean(0)
     centred = x - mean
     g = torch.Generator().manual_seed(seed)

@@ -6,15 +6,15 @@ distances from some nodes to all, and asks it for as many rows as fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from beltrami.analysis.checks import check_tensor
+from beltrami.analysis.checks import check_points, check_tensor
 from beltrami.checks import check_integer
 from beltrami.geometry import poincare
-from beltrami.geometry.checks import Scalar, check_finite, no_autocast
+from beltrami.geometry.checks import no_autocast
 from beltrami.geometry.manifold import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.kernels.pairs.chords import left, right, rows_of
 
@@ -41,6 +41,13 @@ def rows_at_once(count: int, device: torch.device, chunk: int | None) -> int:
         return chunk
     elements = _CPU_ELEMENTS if device.type == "cpu" else _GPU_ELEMENTS
     return max(1, elements // count)
+
+
+def row_slices(count: int, device: torch.device, width: int | None = None) -> Iterator[slice]:
+    """All of `count` rows of `width` numbers, `count` if not given, as many at a time as fit."""
+    rows = rows_at_once(max(1, count if width is None else width), device, None)
+    for first in range(0, count, rows):
+        yield slice(first, min(count, first + rows))
 
 
 def checked_rows(distance: Distances, rows: Tensor, count: int) -> Tensor:
@@ -70,17 +77,6 @@ def check_rows_finite(block: Tensor, rows: Tensor) -> None:
         )
 
 
-def check_points(points: Tensor) -> None:
-    """Raise unless points are finite floating point rows (n, d)."""
-    check_tensor("points", points)
-    if points.ndim != 2 or not points.is_floating_point():
-        raise ValueError(
-            f"points must be floating point rows (n, d), got {points.dtype} of shape "
-            f"{tuple(points.shape)}"
-        )
-    check_finite(points=points)
-
-
 def point_distances(points: Tensor, manifold: Manifold) -> Distances:
     """Distances among points (n, d) of a manifold, as the measures take them."""
     check_points(points)
@@ -102,20 +98,21 @@ def point_order(points: Tensor, manifold: Manifold) -> Distances:
     check_points(points)
     points = points.detach()
     curved = type(manifold) in (Lorentz, PoincareBall)
-    if not curved and (type(manifold) is not Euclidean or points.dtype == torch.float64):
-        return point_distances(points, manifold)
-    c = manifold.c
-    if isinstance(c, Tensor) and c.numel() != 1:
-        return point_distances(points, manifold)
-    with torch.no_grad(), no_autocast(points):
-        order = _chord_order(points, manifold, c)
-    return point_distances(points, manifold) if order is None else order
+    if curved or (type(manifold) is Euclidean and points.dtype != torch.float64):
+        with torch.no_grad(), no_autocast(points):
+            order = _chord_order(points, manifold)
+        if order is not None:
+            return order
+    return point_distances(points, manifold)
 
 
-def _chord_order(points: Tensor, manifold: Manifold, c: Scalar) -> Distances | None:
-    """See `point_order`; None for float64 points that are too far out."""
+def _chord_order(points: Tensor, manifold: Manifold) -> Distances | None:
+    """See `point_order`; None for several curvatures and float64 points that are too far out."""
     wide, narrow = points.double(), points.dtype != torch.float64
+    c = manifold.c
     if isinstance(c, Tensor):
+        if c.numel() != 1:
+            return None
         c = c.detach().double().reshape(())
     if isinstance(manifold, PoincareBall):
         wide = poincare.to_lorentz(wide, c)
