@@ -67,7 +67,7 @@ def test_an_ontology_without_the_root_of_all_three(tmp_path: Path) -> None:
 
 def test_bad_requests_and_files(tmp_path: Path) -> None:
     path = database(tmp_path)
-    with pytest.raises(ValueError, match="one of BP, MF, CC, got 'XX'"):
+    with pytest.raises(ValueError, match="one of 'BP', 'MF', 'CC'; got 'XX'"):
         read_gene_ontology(path, "XX")
     with pytest.raises(ValueError, match=r"'is_a' not in .* which has 'isa',"):
         read_gene_ontology(path, "BP", relationships=("is_a",))

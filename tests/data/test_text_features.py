@@ -56,5 +56,5 @@ def test_bad_arguments() -> None:
         hashed_ngrams(["a"], 0)
     with pytest.raises(ValueError, match="shortest must be at least 1, got 0"):
         hashed_ngrams(["a"], shortest=0)
-    with pytest.raises(ValueError, match="longest must be at least shortest=3, got 2"):
+    with pytest.raises(ValueError, match="longest must be at least 3, got 2"):
         hashed_ngrams(["a"], shortest=3, longest=2)

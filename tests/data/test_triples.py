@@ -135,7 +135,7 @@ def test_the_digest_tells_graphs_apart(tmp_path: Path) -> None:
 
 def test_a_set_checks_its_tensors() -> None:
     one = torch.tensor([[0, 0, 1]])
-    with pytest.raises(ValueError, match="entities must be unique"):
+    with pytest.raises(ValueError, match="entities must not repeat a value, got 'a' twice"):
         TripleSet("x", ("a", "a"), ("r",), one, one, one)
     with pytest.raises(ValueError, match="valid has indices beyond"):
         TripleSet("x", ("a", "b"), ("r",), one, one + 1, one)
@@ -143,7 +143,7 @@ def test_a_set_checks_its_tensors() -> None:
         TripleSet("x", ("a", "b"), ("r",), one, one, one.int())
     with pytest.raises(ValueError, match="train must hold at least one triple"):
         TripleSet("x", ("a", "b"), ("r",), one[:0], one, one)
-    with pytest.raises(ValueError, match="one of train, valid, test; got 'dev'"):
+    with pytest.raises(ValueError, match="one of 'train', 'valid', 'test'; got 'dev'"):
         TripleSet("x", ("a", "b"), ("r",), one, one, one).split("dev")
 
 

@@ -90,7 +90,7 @@ def test_finding_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     debian.mkdir()
     cache.mkdir(parents=True)
     monkeypatch.setattr(wordnet, "DEBIAN_FOLDER", debian)
-    monkeypatch.setattr(wordnet, "_cached_folders", lambda: [tmp_path / "cache"])
+    monkeypatch.setattr("beltrami.data.cache.installed_path", lambda name: tmp_path / "cache")
     with pytest.raises(HierarchyError, match=r"data.noun is not.*beltrami data get wordnet-3\.0"):
         find_wordnet()
     cached = write(cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -66,12 +67,9 @@ class Collector:
             )
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         self._check_repetition(edges)
-        none = ("", 0)
-        ranks = [self._ranks.get(label, none)[0] for label in self._nodes] if self._ranks else None
+        ranks = tuple(self._ranks.get(label, ("", 0))[0] for label in self._nodes)
         try:
-            return Hierarchy(
-                name, tuple(self._nodes), torch.from_numpy(edges), tuple(ranks) if ranks else None
-            )
+            return Hierarchy(name, tuple(self._nodes), torch.from_numpy(edges), ranks)
         except HierarchyError as error:
             cycle = Topology.of(edges, len(self)).cycle
             if cycle is not None:
@@ -110,17 +108,13 @@ class Collector:
 def unique_labels(names: Iterable[tuple[str, str]]) -> list[str]:
     """Readable labels for (name, id) pairs: the name, with its id where several share the name."""
     pairs = list(names)
-    count: dict[str, int] = {}
-    for name, _ in pairs:
-        count[name] = count.get(name, 0) + 1
+    count = Counter(name for name, _ in pairs)
     taken = {name for name, times in count.items() if times == 1}
     labels = []
     for name, ident in pairs:
-        label = name
-        if count[name] > 1:
-            label = f"{name} ({ident})"
-            while label in taken:  # somebody's plain name
-                label += "'"
-            taken.add(label)
+        label = name if count[name] == 1 else f"{name} ({ident})"
+        while count[name] > 1 and label in taken:  # somebody's plain name
+            label += "'"
+        taken.add(label)
         labels.append(label)
     return labels

@@ -68,18 +68,18 @@ def _parsed(path: Path) -> Any:
 
 def _add_list(data: list[Any], collector: Collector) -> None:
     for place, entry in enumerate(data, start=1):
-        if isinstance(entry, list) and len(entry) == 2:
-            child, parent = entry
+        names = _pair_of_keys(entry)
+        if names is not None:
+            pair = [entry[name] for name in names]
+        elif isinstance(entry, list) and len(entry) == 2:
+            pair = entry
         else:
-            names = _pair_of_keys(entry)
-            if names is None:
-                raise collector.error(place, f"{SHAPES}; found {_shown(entry)}")
-            child, parent = entry[names[0]], entry[names[1]]
-        collector.edge(
-            _label(child, "child", place, collector),
-            _label(parent, "parent", place, collector),
-            place,
+            raise collector.error(place, f"{SHAPES}; found {_shown(entry)}")
+        child, parent = (
+            _label(value, what, place, collector)
+            for value, what in zip(pair, ("child", "parent"), strict=True)
         )
+        collector.edge(child, parent, place)
 
 
 def _pair_of_keys(entry: Any) -> tuple[str, str] | None:
@@ -113,22 +113,21 @@ def _add_node_link(data: dict[str, Any], collector: Collector) -> None:
 def _node_labels(nodes: list[Any], collector: Collector) -> dict[str, str]:
     """The label of each id; both must be unique."""
     label_of: dict[str, str] = {}
-    place_of: dict[str, int] = {}
+    labels: set[str] = set()
     for place, node in enumerate(nodes, start=1):
+        where = f"{collector.source}, node {place}"
         if not isinstance(node, dict) or "id" not in node:
-            raise HierarchyError(
-                f'{collector.source}, node {place}: a node needs an "id", found {_shown(node)}'
-            )
+            raise HierarchyError(f'{where}: a node needs an "id", found {_shown(node)}')
         ident = _label(node["id"], "id", place, collector)
         key = next(key for key in LABEL_KEYS if key in node)
         label = _label(node[key], key, place, collector)
-        for what, value, known in (("id", ident, label_of), ("label", label, place_of)):
-            if value in known:
-                raise HierarchyError(
-                    f"{collector.source}, node {place}: the {what} {quoted(value)} is taken by an "
-                    "earlier node; ids and labels must be unique"
-                )
-        label_of[ident], place_of[label] = label, place
+        if ident in label_of or label in labels:
+            what = f"id {quoted(ident)}" if ident in label_of else f"label {quoted(label)}"
+            raise HierarchyError(
+                f"{where}: the {what} is taken by an earlier node; ids and labels must be unique"
+            )
+        label_of[ident] = label
+        labels.add(label)
     return label_of
 
 
@@ -139,18 +138,14 @@ def _add_nested(data: dict[str, Any], collector: Collector) -> None:
     while pending:
         node, parent = pending.pop()
         place = len(place_of) + 1
-        key = None
-        if isinstance(node, dict):
-            key = next((key for key in NESTED_LABEL_KEYS if key in node), None)
+        keys = NESTED_LABEL_KEYS if isinstance(node, dict) else ()
+        key = next((key for key in keys if key in node), None)
         if key is None:
             raise collector.error(place, f'a node needs a "name", found {_shown(node)}')
         label = _label(node[key], key, place, collector)
         if label in place_of:
-            raise collector.error(
-                place,
-                f"the name {quoted(label)} is taken by entry {place_of[label]}; names must be "
-                "unique",
-            )
+            first = f"entry {place_of[label]}; names must be unique"
+            raise collector.error(place, f"the name {quoted(label)} is taken by {first}")
         place_of[label] = place
         children = node.get("children") or []
         if not isinstance(children, list):

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
+from beltrami.checks import check_choice
 from beltrami.data.collect import Collector, unique_labels
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
 
@@ -29,17 +30,20 @@ def read_gene_ontology(
         relationships: kinds of parents to take, such as ("isa", "part of"); all by default.
     """
     path = Path(path)
-    if ontology.upper() not in ONTOLOGIES:
-        raise ValueError(f"ontology must be one of {', '.join(ONTOLOGIES)}, got {ontology!r}")
+    ontology = check_choice("ontology", ontology.upper(), ONTOLOGIES)
     if not path.is_file():
         raise HierarchyError(f"cannot read {path}: no such file")
-    ontology = ontology.upper()
     try:
         terms, parents = _tables(path, ontology)
     except sqlite3.Error as error:
         raise HierarchyError(f"{path} is not a database of the Gene Ontology: {error}") from error
     if relationships is not None:
-        _check_kinds(set(relationships), {kind for _, _, kind in parents}, path)
+        kinds = {kind for _, _, kind in parents}
+        if unknown := sorted(set(relationships) - kinds):
+            raise ValueError(
+                f"relationships: {', '.join(map(repr, unknown))} not in {path}, which has "
+                f"{', '.join(map(repr, sorted(kinds)))}"
+            )
         parents = [row for row in parents if row[2] in relationships]
     names = unique_labels((str(name), str(go_id)) for _, go_id, name in terms)
     label = {key: name for (key, _, _), name in zip(terms, names, strict=True)}
@@ -70,11 +74,3 @@ def _tables(path: Path, ontology: str) -> tuple[list[Term], list[Parent]]:
             f"SELECT _id, _parent_id, relationship_type FROM {table} ORDER BY rowid"
         ).fetchall()
     return terms, parents
-
-
-def _check_kinds(wanted: set[str], known: set[str], path: Path) -> None:
-    if unknown := sorted(wanted - known):
-        raise ValueError(
-            f"relationships: {', '.join(map(repr, unknown))} not in {path}, which has "
-            f"{', '.join(map(repr, sorted(known)))}"
-        )

@@ -95,11 +95,8 @@ class Hierarchy:
         """The node with this label; an error lists labels that look like it."""
         node = self._index_of.get(label)
         if node is None:
-            near = near_matches(label, self.labels)
-            known = quoted_names(self.labels)
-            hint = (
-                f"did you mean {quoted_names(near)}?" if near else f"the first labels are {known}"
-            )
+            hint = did_you_mean(label, self.labels)
+            hint = hint or f"the first labels are {quoted_names(self.labels)}"
             raise HierarchyError(f"{self.name} has no node labelled {quoted(label)}; {hint}")
         return node
 
@@ -156,16 +153,16 @@ class Hierarchy:
 
     def spanning_tree(self) -> Tree:
         """A tree in which each node keeps its first parent; several roots get one above them."""
-        edges = self.edges.numpy()
-        first = edges[np.sort(np.unique(edges[:, 0], return_index=True)[1])]
-        children = Neighbours.children(first, len(self))
+        first = self.first_parent.numpy()
+        nodes = np.flatnonzero(first >= 0)
+        children = Neighbours.of(first[nodes], nodes, len(self))
         order = self.roots.tolist()
         for node in order:  # grows while it is walked
             order += children[node].tolist()
         position = np.empty(len(self), dtype=np.int64)
         position[order] = np.arange(len(self))
         parent = np.full(len(self), -1, dtype=np.int64)
-        parent[position[first[:, 0]]] = position[first[:, 1]]
+        parent[position[nodes]] = position[first[nodes]]
         labels = tuple(self.labels[node] for node in order)
         if len(self.roots) == 1:
             return Tree(self.name, labels, tuple(parent.tolist()))
@@ -179,12 +176,11 @@ class Hierarchy:
         inside = dag.reachable(self._children, self.index(label))
         number = np.cumsum(inside) - 1
         edges = self.edges.numpy()
-        inside_edges = edges[inside[edges].all(axis=1)]
         nodes = np.flatnonzero(inside).tolist()
         return Hierarchy(
             f"{self.name}:{label}",
             tuple(self.labels[node] for node in nodes),
-            torch.from_numpy(number[inside_edges]),
+            torch.from_numpy(number[edges[inside[edges].all(axis=1)]]),
             tuple(self.ranks[node] for node in nodes) if self.ranks else None,
         )
 
@@ -258,6 +254,12 @@ def near_matches(wanted: str, known: Sequence[str], most: int = QUOTED_NAMES) ->
     return difflib.get_close_matches(wanted, pool, n=most)
 
 
+def did_you_mean(wanted: str, known: Sequence[str]) -> str:
+    """ "did you mean ...?" with names that look like the wanted one; empty if there are none."""
+    near = near_matches(wanted, known)
+    return f"did you mean {quoted_names(near)}?" if near else ""
+
+
 def quoted_names(names: Sequence[str], most: int = QUOTED_NAMES) -> str:
     """The first names for an error message, each in quotes, with dots if there are more."""
     return ", ".join([*map(quoted, names[:most]), *(["..."] if len(names) > most else [])])
@@ -291,8 +293,7 @@ def _index_of(labels: Sequence[str]) -> dict[str, int]:
             raise HierarchyError(
                 f"the label of node {node}, {quoted(label)}, holds a NUL character"
             )
-        if not label.isascii():
-            _check_characters(label, node)
+        _check_characters(label, node, "label")
     return number
 
 
@@ -308,18 +309,15 @@ def _checked_ranks(ranks: Sequence[str] | None, labels: Sequence[str]) -> tuple[
     for node, rank in enumerate(ranks):
         if not isinstance(rank, str):
             raise TypeError(f"ranks must be text, got {rank!r} for {quoted(labels[node])}")
-        if not rank.isascii():
-            _check_characters(rank, node, "rank")
+        _check_characters(rank, node, "rank")
     return tuple(ranks) if any(ranks) else None
 
 
-def _check_characters(text: str, node: int, what: str = "label") -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+def _check_characters(text: str, node: int, what: str) -> None:
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise HierarchyError(
             f"the {what} of node {node}, {quoted(text)}, holds half a character (a lone surrogate)"
-        ) from None
+        )
 
 
 def _checked_edges(edges: Tensor, labels: Sequence[str]) -> Tensor:

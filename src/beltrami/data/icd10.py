@@ -24,7 +24,6 @@ CODES = frozenset({"name"})
 DESCRIPTIONS = frozenset({"description", "desc"})
 CODE_LIST = "code-list-*.txt"
 
-_CHUNK = 1 << 16
 _DOT_AFTER = 3  # characters, as in A00.0
 _LONG = 6  # characters before the seventh, without the dot
 _PLACEHOLDER = "X"
@@ -49,7 +48,7 @@ class _Node:
 def read_icd10(path: str | Path, *, name: str | None = None) -> Hierarchy:
     """The classification in one of the XML files; `name` is the file's by default."""
     path = Path(path)
-    nodes = _Parser(path).nodes()
+    nodes = _Parser(path).parse()
     existing = _existing_codes(path)
     nodes += [longer for node in nodes for longer in _longer_codes(node, existing)]
     if not nodes:
@@ -75,7 +74,7 @@ class _Parser:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.found: list[_Node] = []
+        self.nodes: list[_Node] = []
         self.node: _Node | None = None
         self.elements: list[str] = []
         self.ending = ""
@@ -89,35 +88,29 @@ class _Parser:
         self.expat.StartDoctypeDeclHandler = self.refuse
         self.expat.EntityDeclHandler = self.refuse
 
-    def nodes(self) -> list[_Node]:
+    def parse(self) -> list[_Node]:
         """All nodes, parents first."""
-        size = 0
         try:
+            if self.path.stat().st_size > MAX_WHOLE_FILE:
+                raise self.error(f"the file is larger than {MAX_WHOLE_FILE >> 20} MiB")
             with self.path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    size += len(chunk)
-                    if size > MAX_WHOLE_FILE:
-                        raise self.error(f"the file is larger than {MAX_WHOLE_FILE >> 20} MiB")
-                    self.expat.Parse(chunk, False)
-                self.expat.Parse(b"", True)
+                self.expat.ParseFile(file)
+        except HierarchyError:
+            raise
         except OSError as error:
             raise HierarchyError(f"cannot read {self.path}: {error.strerror or error}") from error
-        except expat.ExpatError as error:
+        except (expat.ExpatError, LookupError, ValueError) as error:  # or an unknown encoding
             raise HierarchyError(f"{self.path}: not XML: {error}") from error
-        except (LookupError, ValueError) as error:  # an encoding that Python does not know
-            if isinstance(error, HierarchyError):
-                raise
-            raise HierarchyError(f"{self.path}: not XML that can be read: {error}") from error
-        return self.found
+        return self.nodes
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """An element begins."""
         if tag in NODES:
             line = self.expat.CurrentLineNumber
             self.node = _Node(line, self.node, attributes.get("id", "").strip())
-            if self.node.parent:
+            if self.node.parent is not None:
                 self.node.parent.has_children = True
-            self.found.append(self.node)
+            self.nodes.append(self.node)
         elif tag == "extension":
             self.ending = attributes.get("char", "").strip()
         self.elements.append(tag)

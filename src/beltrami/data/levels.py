@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_integer
 from beltrami.data.hierarchy import Hierarchy
 
 
@@ -55,8 +56,8 @@ def level_labels(
         ranks: the levels, by the ranks of their classes, such as order and family, in place of
             depths; each needs two classes. `depths` of the result count them from 1.
     """
-    if levels is not None and levels < 1:
-        raise ValueError(f"levels must be at least 1, got {levels}")
+    if levels is not None:
+        check_integer("levels", levels)
     if isinstance(ranks, str) or (ranks and levels is not None):
         raise ValueError(f"ranks must be names of ranks, without levels, got {ranks!r}, {levels=}")
     chosen = hierarchy.leaves if nodes is None else nodes

@@ -18,7 +18,7 @@ from pathlib import Path
 from beltrami.data.edge_json import read_edge_json
 from beltrami.data.edge_list import read_edge_list
 from beltrami.data.gene_ontology import read_gene_ontology
-from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, did_you_mean
 from beltrami.data.icd10 import read_icd10
 from beltrami.data.ncbi import NODES, TAXA, read_ncbi, read_ncbi_dump
 from beltrami.data.newick import read_newick
@@ -92,37 +92,33 @@ def _found(spec: str | Path) -> tuple[Path, Reader]:
         raise HierarchyError(f"cannot read {spec}: {error.strerror or error}") from error
     except RuntimeError as error:  # ~ of a user who is not there
         raise HierarchyError(f"cannot read {spec}: {error}") from error
-    raise HierarchyError(_unknown(str(spec)))
-
-
-def _unknown(spec: str) -> str:
-    near = near_matches(spec, list_hierarchies())
-    hint = f"; did you mean {quoted_names(near)}?" if near else "."
-    return (
-        f"{spec!r} is neither a file nor a hierarchy we know{hint} We know "
-        f"{', '.join(list_hierarchies())}, and files of the formats {' '.join(READERS)}"
+    known = list_hierarchies()
+    hint = did_you_mean(str(spec), known)
+    raise HierarchyError(
+        f"{str(spec)!r} is neither a file nor a hierarchy we know{'; ' if hint else '.'}{hint} We "
+        f"know {', '.join(known)}, and files of the formats {' '.join(READERS)}"
     )
 
 
 def _reader(path: Path) -> Reader:
     if path.is_dir():
-        return _folder_reader(path)
+        for file, reader in _FOLDER_READERS.items():
+            if (path / file).is_file():
+                return reader
+        raise HierarchyError(
+            f"{path} is a folder, without WordNet's {WORDNET_FILES[0]} or NCBI's {TAXA} or {NODES};"
+            " pass a file"
+        )
     if path.name in WORDNET_FILES:
         return read_wordnet
     return READERS.get(path.suffix.lower()) or _reader_by_content(path)
 
 
-def _folder_reader(path: Path) -> Reader:
-    if (path / TAXA).is_file():
-        return read_ncbi
-    if (path / NODES).is_file():
-        return read_ncbi_dump
-    if (path / WORDNET_FILES[0]).is_file():
-        return lambda folder: read_wordnet(folder / WORDNET_FILES[0])
-    raise HierarchyError(
-        f"{path} is a folder, without WordNet's {WORDNET_FILES[0]} or NCBI's {TAXA} or {NODES}; "
-        "pass a file"
-    )
+_FOLDER_READERS: dict[str, Reader] = {  # by the file that a folder must hold
+    TAXA: read_ncbi,
+    NODES: read_ncbi_dump,
+    WORDNET_FILES[0]: lambda folder: read_wordnet(folder / WORDNET_FILES[0]),
+}
 
 
 def _reader_by_content(path: Path) -> Reader:

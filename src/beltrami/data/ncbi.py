@@ -62,9 +62,8 @@ def read_ncbi_dump(folder: str | Path) -> Hierarchy:
     numbers, ranks = array("q"), []
     for rows, line, fields in _dump_rows(folder / NODES, 3):
         if not (fields[0].isdecimal() and fields[1].isdecimal()):
-            raise rows.problem(
-                line, f"taxon and parent must be numbers, got {quoted(' | '.join(fields[:2]))}"
-            )
+            both = quoted(" | ".join(fields[:2]))
+            raise rows.problem(line, f"taxon and parent must be numbers, got {both}")
         numbers.extend((int(fields[0]), int(fields[1])))
         ranks.append(sys.intern("" if fields[2] == NO_RANK else fields[2]))
     if not ranks:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from beltrami.data.collect import Collector
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.text import quoted, whole_text
+from beltrami.data.text import is_number, quoted, whole_text
 
 _TOKEN = re.compile(
     r"(?P<space>\s+)"
@@ -26,6 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<plain>[^\s()\[\],:;']+)"
 )
 _BRACKET = re.compile(r"[\[\]]")
+_UNCLOSED = "this bracket is never closed"
 
 
 @dataclass
@@ -35,113 +37,90 @@ class _Node:
     parent: _Node | None
     offset: int
     number: int
-    label: str = ""
+    label: str | None = None
+    has_length: bool = False
 
 
 def read_newick(path: str | Path) -> Hierarchy:
     """The tree in a Newick file."""
     path = Path(path)
-    text = whole_text(path, error=HierarchyError)
-    nodes = _Parser(text, path).nodes()
-    labels = _labels(nodes, text, path)
+    source = _Source(whole_text(path, error=HierarchyError), path)
+    nodes = _parse(source)
+    labels = _labels(nodes, source)
     label_of = {id(node): label for node, label in zip(nodes, labels, strict=True)}
     collector = Collector(str(path))
     line, counted = 1, 0
     for node, label in zip(nodes, labels, strict=True):  # in the order of their offsets
-        line, counted = line + text.count("\n", counted, node.offset), node.offset
+        line, counted = line + source.text.count("\n", counted, node.offset), node.offset
         collector.node(label)
         if node.parent is not None:
             collector.edge(label, label_of[id(node.parent)], line)
     return collector.hierarchy(path.stem)
 
 
-class _Parser:
-    """One pass over the tokens with the open brackets as a chain, so that depth has no limit."""
-
-    def __init__(self, text: str, path: Path) -> None:
-        self.text = text
-        self.path = path
-        self.found: list[_Node] = []
-        self.inner = 0
-        self.above: _Node | None = None  # the innermost open bracket
-        self.current: _Node | None = None  # what labels and lengths belong to
-        self.has_label = self.has_length = self.ended = False
-
-    def nodes(self) -> list[_Node]:
-        """All nodes in the order in which they begin, the root first."""
-        colon: int | None = None
-        for kind, word, offset in self.tokens():
-            if self.ended:
-                raise self.error(offset, "something follows the tree; a file holds one tree")
-            if colon is not None:
-                self.add_length(word if kind == "plain" else "", offset)
-                colon = None
-            elif kind != "mark":
-                self.add_label(word, offset)
-            elif word == "(":
-                self.open(offset)
-            elif word == ":":
-                colon = offset
-            else:
-                self.close(word, offset)
+def _parse(source: _Source) -> list[_Node]:
+    """All nodes in the order in which they begin, the root first; depth has no limit."""
+    nodes: list[_Node] = []
+    above: _Node | None = None  # the innermost open bracket
+    current: _Node | None = None  # what labels and lengths belong to
+    numbers = count(1)
+    colon: int | None = None  # after which a length must stand
+    ended = False
+    for kind, word, offset in source.tokens():
+        if ended:
+            raise source.error(offset, "something follows the tree; a file holds one tree")
+        if (kind, word) == ("mark", "(") and colon is None:
+            if current is not None:
+                raise source.error(
+                    offset, "an opening bracket right after a node; a comma is missing"
+                )
+            above = _Node(above, offset, next(numbers))
+            nodes.append(above)
+            continue
+        if current is None:
+            current = _Node(above, offset, 0)
+            nodes.append(current)
         if colon is not None:
-            raise self.error(colon, "expected a branch length after ':'")
-        if self.above is not None:
-            raise self.error(self.above.offset, "this bracket is never closed")
-        if not self.ended:
-            what = "the tree must end with ;" if self.found else "the file is empty: it has no tree"
-            raise self.error(len(self.text), what)
-        return self.found
+            _check_length(current, kind, word, offset, source)
+            current.has_length, colon = True, None
+        elif kind != "mark":
+            if current.label is not None or current.has_length:
+                raise source.error(
+                    offset, f"a label right after a node, {quoted(word)}; a comma is missing"
+                )
+            current.label = word
+        elif word == ":":
+            colon = offset
+        elif word == ";":
+            if above is not None:
+                raise source.error(above.offset, _UNCLOSED)
+            ended = True
+        elif above is None:
+            raise source.error(offset, f"{word!r} outside of all brackets")
+        else:
+            current, above = (above, above.parent) if word == ")" else (None, above)
+    if colon is not None:
+        raise source.error(colon, "expected a branch length after ':'")
+    if above is not None:
+        raise source.error(above.offset, _UNCLOSED)
+    if not ended:
+        what = "the tree must end with ;" if nodes else "the file is empty: it has no tree"
+        raise source.error(len(source.text), what)
+    return nodes
 
-    def open(self, offset: int) -> None:
-        """An inner node begins."""
-        if self.current is not None:
-            raise self.error(offset, "an opening bracket right after a node; a comma is missing")
-        self.inner += 1
-        self.above = _Node(self.above, offset, self.inner)
-        self.found.append(self.above)
 
-    def add_label(self, label: str, offset: int) -> None:
-        """A leaf, or the label of the inner node that was just closed."""
-        node = self.node(offset)
-        if self.has_label or self.has_length:
-            raise self.error(
-                offset, f"a label right after a node, {quoted(label)}; a comma is missing"
-            )
-        node.label, self.has_label = label, True
+def _check_length(node: _Node, kind: str, word: str, offset: int, source: _Source) -> None:
+    if node.has_length:
+        raise source.error(offset, "a second branch length")
+    text = word if kind == "plain" else ""
+    if not is_number(text):
+        raise source.error(offset, f"expected a branch length after ':', found {quoted(text)}")
 
-    def add_length(self, word: str, offset: int) -> None:
-        """A branch length, which is checked and forgotten."""
-        self.node(offset)
-        if self.has_length:
-            raise self.error(offset, "a second branch length")
-        try:
-            float(word)
-        except ValueError:
-            raise self.error(
-                offset, f"expected a branch length after ':', found {quoted(word)}"
-            ) from None
-        self.has_length = True
 
-    def close(self, mark: str, offset: int) -> None:
-        """A comma, a closing bracket or a semicolon ends a node."""
-        self.node(offset)
-        self.current, self.has_label, self.has_length = None, False, False
-        if mark == ";":
-            if self.above is not None:
-                raise self.error(self.above.offset, "this bracket is never closed")
-            self.ended = True
-        elif self.above is None:
-            raise self.error(offset, f"{mark!r} outside of all brackets")
-        elif mark == ")":
-            self.current, self.above = self.above, self.above.parent
-
-    def node(self, offset: int) -> _Node:
-        """The node that is being read; a new leaf if there is none."""
-        if self.current is None:
-            self.current = _Node(self.above, offset, 0)
-            self.found.append(self.current)
-        return self.current
+@dataclass(frozen=True)
+class _Source:
+    text: str
+    path: Path
 
     def tokens(self) -> Iterator[tuple[str, str, int]]:
         """(kind, word, offset) of all tokens but spaces and comments."""
@@ -157,10 +136,8 @@ class _Parser:
                 continue
             if kind == "quoted":
                 yield kind, match[kind].replace("''", "'"), offset
-            elif kind == "plain":
+            elif kind != "space":
                 yield kind, match[kind].replace("_", " "), offset
-            elif kind == "mark":
-                yield kind, match[kind], offset
             offset = match.end()
 
     def after_comment(self, start: int) -> int:
@@ -174,31 +151,31 @@ class _Parser:
 
     def error(self, offset: int, what: str) -> HierarchyError:
         """An error with line and column."""
-        return _error(self.text, self.path, offset, what)
+        line = self.text.count("\n", 0, offset) + 1
+        column = offset - self.text.rfind("\n", 0, offset)
+        return HierarchyError(f"{self.path}, line {line}, column {column}: {what}")
 
 
-def _labels(nodes: list[_Node], text: str, path: Path) -> list[str]:
+def _labels(nodes: list[_Node], source: _Source) -> list[str]:
+    """The names of leaves, each once, and of inner nodes with what tells them apart."""
     taken: dict[str, int] = {}
     for node in nodes:
         if node.number:
             continue
         if not node.label:
-            raise _error(text, path, node.offset, "a leaf without a name")
+            raise source.error(node.offset, "a leaf without a name")
         if node.label in taken:
-            first = text.count("\n", 0, taken[node.label]) + 1
-            raise _error(
-                text,
-                path,
+            first = source.text.count("\n", 0, taken[node.label]) + 1
+            raise source.error(
                 node.offset,
                 f"the leaf {quoted(node.label)} is there twice (first on line {first})",
             )
         taken[node.label] = node.offset
     labels = []
     for node in nodes:
-        label = node.label
+        own = f"node-{node.number}"
+        label = node.label or own
         if node.number:
-            own = f"node-{node.number}"
-            label = label or own
             if label in taken:
                 label = f"{label} ({own})"
             while label in taken:
@@ -206,9 +183,3 @@ def _labels(nodes: list[_Node], text: str, path: Path) -> list[str]:
             taken[label] = node.offset
         labels.append(label)
     return labels
-
-
-def _error(text: str, path: Path, offset: int, what: str) -> HierarchyError:
-    line = text.count("\n", 0, offset) + 1
-    column = offset - text.rfind("\n", 0, offset)
-    return HierarchyError(f"{path}, line {line}, column {column}: {what}")

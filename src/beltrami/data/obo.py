@@ -111,9 +111,8 @@ def _add(
     """Take in one `tag: value` line of a term."""
     if tag == "id":
         if term.ident:
-            raise HierarchyError(
-                f"{path}, line {line}: a second id in the [Term] of line {term.line}"
-            )
+            first = f"the [Term] of line {term.line}"
+            raise HierarchyError(f"{path}, line {line}: a second id in {first}")
         term.ident = value
     elif tag == "name":
         term.name = value

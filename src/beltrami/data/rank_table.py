@@ -23,7 +23,7 @@ import torch
 from beltrami.data.collect import unique_labels
 from beltrami.data.delimited import Row, Rows
 from beltrami.data.edge_list import COLUMN_NAMES
-from beltrami.data.hierarchy import Hierarchy, HierarchyError, near_matches, quoted_names
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, did_you_mean, quoted_names
 from beltrami.data.ranks import PLACE_OF_RANK, RANKS, plain_rank
 from beltrami.data.text import quoted
 
@@ -102,7 +102,11 @@ def is_rank_table(path: Path) -> bool:
     names = {field.lower().lstrip("# ") for field in header.fields}
     if any(child in names and parent in names for child, parent in COLUMN_NAMES):
         return False
-    return sum(plain_rank(field) in PLACE_OF_RANK for field in header.fields) >= MIN_RANKS
+    return _count_ranks(header) >= MIN_RANKS
+
+
+def _count_ranks(row: Row) -> int:
+    return sum(plain_rank(field) in PLACE_OF_RANK for field in row.fields)
 
 
 def _rows(path: Path) -> Rows:
@@ -112,10 +116,7 @@ def _rows(path: Path) -> Rows:
 def _header_row(body: Iterator[Row], rows: Rows) -> Row | None:
     """The first row that is not a comment; a header may itself begin with #."""
     for row in body:
-        if (
-            not rows.is_comment(row.text)
-            or sum(plain_rank(f) in PLACE_OF_RANK for f in row.fields) > 1
-        ):
+        if not rows.is_comment(row.text) or _count_ranks(row) > 1:
             return row
     return None
 
@@ -146,12 +147,11 @@ def _columns(header: Row, rows: Rows, ranks: Sequence[str]) -> list[tuple[str, i
         if count > 1:
             raise rows.problem(header.line, f"two columns are called {rank!r}; rename one")
         if not count:
-            near = near_matches(rank, header.fields)
+            hint = did_you_mean(rank, header.fields)
             raise rows.problem(
                 header.line,
-                f"there is no column {rank!r}"
-                + (f"; did you mean {quoted_names(near)}?" if near else "")
-                + f" The columns are {quoted(', '.join(header.fields))}",
+                f"there is no column {rank!r}{'; ' if hint else '.'}{hint} The columns are "
+                f"{quoted(', '.join(header.fields))}",
             )
     return [(rank, header.fields.index(rank)) for rank in ranks]
 
@@ -166,14 +166,12 @@ def _labels(keys: Sequence[Key], titles: Sequence[str]) -> list[str]:
         if len({keys[node][1] for node in nodes}) == len(nodes):
             detail.update((node, titles[keys[node][1]]) for node in nodes)
             continue
-        ancestors = 1
-        while nodes and ancestors <= len(titles):
-            text_of = {node: _ancestors(keys, titles, node)[:ancestors] for node in nodes}
-            count = Counter(map(tuple, text_of.values()))
-            single = {node for node in nodes if count[tuple(text_of[node])] == 1}
-            detail.update((node, ", ".join(text_of[node])) for node in single)
-            nodes = [node for node in nodes if node not in single]
-            ancestors += 1
+        above = {node: _ancestors(keys, titles, node) for node in nodes}
+        for ancestors in range(1, len(titles) + 1):
+            text_of = {node: ", ".join(above[node][:ancestors]) for node in nodes}
+            count = Counter(text_of.values())
+            detail.update((node, text) for node, text in text_of.items() if count[text] == 1)
+            nodes = [node for node in nodes if count[text_of[node]] > 1]
         for node in nodes:  # the ancestors differ in nothing but their ranks
             texts = _ancestors(keys, titles, node, with_ranks=True)
             detail[node] = ", ".join([titles[keys[node][1]], *texts])

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from beltrami.checks import check_integer
 from beltrami.data.hierarchy import Hierarchy
 from beltrami.data.word_problems.answers import MARK
 from beltrami.data.word_problems.problem import WordProblem
@@ -50,10 +51,8 @@ def taxonomy_questions(
         seed: of the draws.
         most_steps: the longest way from a node to an ancestor.
     """
-    if count < 2 or most_steps < 1:
-        raise ValueError(
-            f"count must be at least 2 and most_steps at least 1, got {count} and {most_steps}"
-        )
+    check_integer("count", count, 2)
+    check_integer("most_steps", most_steps)
     draws = random.Random(f"taxonomy questions {seed}")
     names = [plain_name(label) for label in hierarchy.labels]
     often = Counter(names)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_integer
+
 _TEXTS_AT_ONCE = 1024  # whose sums are held in float64
 
 
@@ -28,11 +30,9 @@ def hashed_ngrams(
         texts: one a row. size: number of columns.
         shortest, longest: length of the n-grams in characters.
     """
-    for name, value in (("size", size), ("shortest", shortest)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    if longest < shortest:
-        raise ValueError(f"longest must be at least shortest={shortest}, got {longest}")
+    check_integer("size", size)
+    check_integer("shortest", shortest)
+    check_integer("longest", longest, shortest)
     out = torch.zeros(len(texts), size)
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         block = texts[start : start + _TEXTS_AT_ONCE]

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from beltrami.checks import check_choice, check_unique
 from beltrami.data.delimited import Rows
 from beltrami.data.text import quoted
 
@@ -55,15 +56,13 @@ class TripleSet:
 
     def __post_init__(self) -> None:
         for label, names in (("entities", self.entities), ("relations", self.relations)):
-            if len(set(names)) != len(names):
-                raise ValueError(f"{label} must be unique")
+            check_unique(label, names)
         for split in SPLITS:
             self._check_split(split, self.split(split))
 
     def split(self, name: str) -> Tensor:
         """The triples of "train", "valid" or "test"."""
-        if name not in SPLITS:
-            raise ValueError(f"split must be one of {', '.join(SPLITS)}; got {name!r}")
+        check_choice("split", name, SPLITS)
         triples: Tensor = getattr(self, name)
         return triples
 
@@ -243,15 +242,12 @@ def _find(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise TripleError(f"{folder} {what}; pass the folder that holds train, valid and test")
-    plain = [
-        path for path in (folder / f"{split}{suffix}" for suffix in _SUFFIXES) if path.exists()
-    ]
-    prefixed = [
+    plain = [path for suffix in _SUFFIXES if (path := folder / f"{split}{suffix}").exists()]
+    files = plain or [
         path
         for path in sorted(folder.iterdir())
         if path.suffix in _SUFFIXES and path.stem.endswith((f"-{split}", f"_{split}"))
     ]
-    files = plain or prefixed
     if not files:
         raise TripleError(
             f"{folder} has no {split}.txt or {split}.tsv; a graph has three files, "

@@ -20,11 +20,8 @@ from beltrami.data.text import quoted, read_lines
 
 HYPERNYMS = ("@", "@i")
 DEBIAN_FOLDER = Path("/usr/share/wordnet")
-PACKAGES = (
-    "wordnet-3.0",
-    "wordnet-3.0-npm",
-    "wordnet-3.1",
-)  # names of `beltrami data`, the preferred first
+# Names of `beltrami data`, the preferred first.
+PACKAGES = ("wordnet-3.0", "wordnet-3.0-npm", "wordnet-3.1")
 LETTER = {"noun": "n", "verb": "v"}
 
 
@@ -38,8 +35,8 @@ def read_wordnet(path: str | Path) -> Hierarchy:
     line_of: dict[str, int] = {}
     edges: list[tuple[str, str]] = []
     for number, text in read_lines(path, error=HierarchyError):
-        if text.startswith("  ") or not text.strip():
-            continue  # the licence
+        if text.startswith("  "):  # the licence
+            continue
         try:
             offset, word, above = _synset(text)
         except (ValueError, IndexError):
@@ -71,7 +68,10 @@ def find_wordnet(part: str = "noun") -> Path:
     """The installed data.noun or data.verb: of Debian's `wordnet-base`, else of our own cache."""
     if part not in LETTER:
         raise ValueError(f"part must be 'noun' or 'verb', got {part!r}")
-    folders = [DEBIAN_FOLDER, *_cached_folders()]
+    from beltrami.data.cache import installed_path  # which reads the catalogue
+
+    cached = [path for name in PACKAGES if (path := installed_path(name)) is not None]
+    folders = [DEBIAN_FOLDER, *cached]
     for folder in folders:
         for file in sorted(folder.rglob(f"data.{part}")):
             return file
@@ -91,11 +91,10 @@ def _synset(text: str) -> tuple[str, str, list[str]]:
     end = at + 1 + 4 * int(fields[at])
     if len(fields) < end:
         raise ValueError(text)
-    pointers = zip(fields[at + 1 : end : 4], fields[at + 2 : end : 4], strict=True)
-    kinds = fields[at + 3 : end : 4]
+    symbols, targets, kinds = (fields[at + i : end : 4] for i in (1, 2, 3))
     above = [
         target
-        for (symbol, target), kind in zip(pointers, kinds, strict=True)
+        for symbol, target, kind in zip(symbols, targets, kinds, strict=True)
         if symbol in HYPERNYMS and kind == letter
     ]
     return offset, fields[4].lower(), list(dict.fromkeys(above))
@@ -128,9 +127,3 @@ def _senses(path: Path) -> dict[str, list[str]]:
             ) from None
         senses[fields[0]] = fields[6 + pointers : 6 + pointers + count]
     return senses
-
-
-def _cached_folders() -> list[Path]:
-    from beltrami.data.cache import installed_path  # only needed where Debian's place is empty
-
-    return [path for name in PACKAGES if (path := installed_path(name)) is not None]

@@ -10,7 +10,7 @@ MARK = "####"  # GSM8K's sign in front of the answer
 _NUMBERS = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|-?\.\d+")
 _SAYING = re.compile(rf"answer\s*(?:is|:|=)|{MARK}", re.IGNORECASE)
 LETTERS = frozenset("ABCDE")  # of choices
-_CHOICE = re.compile(r"\b([A-E])\b")
+_CHOICE = re.compile(r"\b[A-E]\b")
 
 
 def find_answer(text: str, *, choice: bool = False) -> str | None:
@@ -26,17 +26,13 @@ def find_answer(text: str, *, choice: bool = False) -> str | None:
     Returns: None if there is none.
     """
     pattern = _CHOICE if choice else _NUMBERS
-    answer = None
+    answers = []
     for start in _SAYING.finditer(text):
         match = pattern.search(text, start.end())
         if match and "\n" not in text[start.end() : match.start()].strip(" "):
-            answer = match.group(1) if choice else match.group()
-    if answer is not None:
-        return answer if choice else answer.replace(",", "")
-    every = [m.group(1) if choice else m.group() for m in pattern.finditer(text)]
-    if not every:
-        return None
-    return every[-1] if choice else every[-1].replace(",", "")
+            answers.append(match.group())
+    answers = answers or [match.group() for match in pattern.finditer(text)]
+    return answers[-1].replace(",", "") if answers else None
 
 
 def find_word(text: str, words: Sequence[str]) -> str | None:

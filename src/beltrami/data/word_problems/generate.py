@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from beltrami.checks import check_integer
 from beltrami.data.word_problems.answers import MARK
 from beltrami.data.word_problems.problem import WordProblem
 
@@ -52,13 +52,7 @@ HANDFUL = 60  # most things that anyone has at first, gets or gives away
 TRIES = 200  # to find one more problem that is new
 
 
-@dataclass(frozen=True)
-class _Event:
-    sentences: tuple[str, ...]
-    sign: str
-
-
-_EVENTS = (_Event(GAINS, "+"), _Event(LOSSES, "-"), _Event(TIMES, "*"), _Event(PARTS, "/"))
+EVENTS = {"+": GAINS, "-": LOSSES, "*": TIMES, "/": PARTS}
 
 
 def generate_problems(
@@ -81,14 +75,12 @@ def generate_problems(
         apart_from: problems not to make again, such as those trained on. Neither their words nor
             their calculation will occur.
     """
-    if count < 0:
-        raise ValueError(f"count must not be negative, got {count}")
+    check_integer("count", count, 0)
     if not steps or min(steps) < 1:
         raise ValueError(f"steps must be numbers of at least 1, got {tuple(steps)}")
     if not distractors or min(distractors) < 0:
         raise ValueError(f"distractors must be numbers of at least 0, got {tuple(distractors)}")
-    if largest < SMALLEST_RANGE:
-        raise ValueError(f"largest must be at least {SMALLEST_RANGE}, got {largest}")
+    check_integer("largest", largest, SMALLEST_RANGE)
     draws = random.Random(f"word problems {seed}")
     taken = {key for problem in apart_from for key in _keys(problem)}
     kinds = [(s, d) for s in steps for d in distractors]
@@ -125,10 +117,10 @@ def make_problem(
     sentences = [f"{name} has {value} {things}."]
     worked = []
     for _ in range(steps):
-        event, k, after = _step(draws, value, largest)
-        sentence = draws.choice(event.sentences)
+        sign, k, after = _step(draws, value, largest)
+        sentence = draws.choice(EVENTS[sign])
         sentences.append(sentence.format(name=name, friend=friend, things=things, k=k))
-        worked.append(f"{value} {event.sign} {k} = {after}")
+        worked.append(f"{value} {sign} {k} = {after}")
         value = after
     for _ in range(distractors):
         aside = draws.choice(ASIDES).format(
@@ -140,16 +132,15 @@ def make_problem(
     return WordProblem(" ".join(sentences), str(value), solution, steps, distractors)
 
 
-def _step(draws: random.Random, value: int, largest: int) -> tuple[_Event, int, int]:
+def _step(draws: random.Random, value: int, largest: int) -> tuple[str, int, int]:
     """An event that is possible with this many things, its number, and how many are left."""
-    plus, minus, times, part = _EVENTS
     numbers = {
-        plus: range(2, min(HANDFUL, largest - value) + 1),
-        minus: range(2, min(HANDFUL, value - 1) + 1),
-        times: [k for k in range(2, 6) if value * k <= largest],
-        part: [k for k in range(2, 10) if value % k == 0],
+        "+": range(2, min(HANDFUL, largest - value) + 1),
+        "-": range(2, min(HANDFUL, value - 1) + 1),
+        "*": [k for k in range(2, 6) if value * k <= largest],
+        "/": [k for k in range(2, 10) if value % k == 0],
     }
-    event = draws.choice([event for event, possible in numbers.items() if possible])
-    k = draws.choice(numbers[event])
-    results = {plus: value + k, minus: value - k, times: value * k, part: value // k}
-    return event, k, results[event]
+    sign = draws.choice([sign for sign, possible in numbers.items() if possible])
+    k = draws.choice(numbers[sign])
+    results = {"+": value + k, "-": value - k, "*": value * k, "/": value // k}
+    return sign, k, results[sign]

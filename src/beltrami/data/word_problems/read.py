@@ -53,18 +53,19 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise WordProblemError(f"cannot read {path}: {error}") from error
     if text.lstrip().startswith("["):
-        try:
-            listed = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise WordProblemError(f"{path} is not JSON: {error}") from error
+        listed = _parsed(text, str(path))
         yield from ((f"record {i}", record) for i, record in enumerate(listed, 1))
         return
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            try:
-                yield f"line {number}", json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise WordProblemError(f"{path}, line {number} is not JSON: {error}") from error
+            yield f"line {number}", _parsed(line, f"{path}, line {number}")
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise WordProblemError(f"{where} is not JSON: {error}") from error
 
 
 def _gsm8k(record: Record) -> WordProblem | None:
