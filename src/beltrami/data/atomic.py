@@ -1,10 +1,13 @@
-"""Files that are written whole or not at all, and JSON as we write it everywhere."""
+"""Files and folders that are written whole or not at all, and JSON as we write it everywhere."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +22,34 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~umask())  # mkstemp makes files that only their owner can read
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
         temporary.replace(path)
     except BaseException:  # also on Ctrl-C
         temporary.unlink(missing_ok=True)
         raise
 
 
-def umask() -> int:
-    """The bits that new files must not have; the only way to read it is to set it."""
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A hidden folder that is gone afterwards, unless it was renamed."""
+    path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{name}~", suffix=".tmp"))
+    try:
+        path.chmod(0o777 & ~_umask())  # mkdtemp makes folders for their owner alone
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep(parent: Path, name: str) -> None:
+    """Remove scratch folders that a killed process left; for who is alone there."""
+    for left in parent.glob(f".{name}~*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def to_json(value: Any) -> str:

@@ -10,15 +10,13 @@ the next call uses.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
-from beltrami.data.atomic import umask, write_atomically
+from beltrami.data.atomic import scratch_folder, sweep, write_atomically
 from beltrami.data.cache import (
     MANIFEST,
     Manifest,
@@ -73,7 +71,8 @@ def get(
                 note(unused)
             return path
         if alone:
-            _sweep(entry)
+            for folder in (data_folder(entry).parent, _downloads(entry)):
+                sweep(folder, entry.name)
         if archive is not None:
             return _install(_given(Path(archive), entry), entry, note)
         fetched = _fetched(entry, note)
@@ -128,7 +127,7 @@ def _mismatch(archive: Path, entry: Entry) -> str | None:
 
 def _fetched(entry: Entry, note: Note) -> Path:
     """The package file in the cache, checked; from an earlier call, or from the client."""
-    folder = cache_folder() / "downloads" / entry.name
+    folder = _downloads(entry)
     folder.mkdir(parents=True, exist_ok=True)
     for earlier in sorted(path for path in folder.iterdir() if path.is_file()):
         if entry.sha256 is not None and file_digest(earlier) == entry.sha256:
@@ -137,7 +136,7 @@ def _fetched(entry: Entry, note: Note) -> Path:
         earlier.unlink()
     size, program = show_bytes(entry.size), PROGRAMS[entry.kind]
     note(f"{entry.name}: downloading {entry.source} ({size}) with {program}")
-    with _scratch(folder, entry.name) as scratch:
+    with scratch_folder(folder, entry.name) as scratch:
         try:
             brought = download(entry, scratch)
         except ClientError as error:
@@ -147,12 +146,16 @@ def _fetched(entry: Entry, note: Note) -> Path:
         return brought.replace(folder / brought.name)
 
 
+def _downloads(entry: Entry) -> Path:
+    return cache_folder() / "downloads" / entry.name
+
+
 def _install(archive: Path, entry: Entry, note: Note) -> Path:
     """Unpack beside the target, then rename."""
     note(f"{entry.name}: unpacking {archive.name}")
     target = data_folder(entry)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch(target.parent, entry.name) as scratch:
+    with scratch_folder(target.parent, entry.name) as scratch:
         files = unpack(archive, entry, scratch)
         content = content_digest(files)
         if entry.content not in (None, content):
@@ -188,28 +191,10 @@ def _version(archive: Path, entry: Entry) -> str:
 
 def _swap(new: Path, target: Path) -> None:
     """Put `new` in the place of `target`; what was there is removed afterwards."""
-    with _scratch(target.parent, target.name) as aside:
+    with scratch_folder(target.parent, target.name) as aside:
         if os.path.lexists(target):  # a folder cannot be renamed over a full one
             target.rename(aside / "old")
         new.rename(target)
-
-
-@contextlib.contextmanager
-def _scratch(parent: Path, name: str) -> Iterator[Path]:
-    """A folder that is gone afterwards, unless it was renamed."""
-    path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{name}~", suffix=".tmp"))
-    try:
-        path.chmod(0o777 & ~umask())  # mkdtemp makes folders for their owner alone
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _sweep(entry: Entry) -> None:
-    """Remove what a killed process left; we hold the lock, so nobody works there."""
-    for folder in (data_folder(entry).parent, cache_folder() / "downloads" / entry.name):
-        for left in folder.glob(f".{entry.name}~*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _failed(entry: Entry, why: str) -> FetchError:

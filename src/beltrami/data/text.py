@@ -20,6 +20,7 @@ def read_lines(
     skipped. What cannot be read, is too long, is not UTF-8 or holds a NUL raises `error`.
     """
     for number, text in read_raw_lines(path, error=error, longest=longest):
+        _check_nul(text, path, number, error)
         if text.strip():
             yield number, text.rstrip("\r\n")
 
@@ -39,7 +40,7 @@ def read_raw_lines(
                         f"{path}, line {number}: longer than {longest} characters; is this a text "
                         "file with one record a line?"
                     )
-                _check_characters(text, path, number, error)
+                _check_encoding(text, path, number, error)
                 yield number, text
     except OSError as problem:
         raise error(f"cannot read {path}: {problem.strerror or problem}") from problem
@@ -57,12 +58,13 @@ def whole_text(path: Path, *, error: type[ValueError]) -> str:
             f"{path} is larger than {MAX_WHOLE_FILE >> 20} MiB, too large for this format; "
             "pass it as a TSV file of two columns, child and parent"
         )
-    _check_characters(text, path, 1, error)
+    _check_encoding(text, path, 1, error)
+    _check_nul(text, path, 1, error)
     return text
 
 
-def _check_characters(text: str, path: Path, line: int, error: type[ValueError]) -> None:
-    """Refuse bytes that are not UTF-8, which `surrogateescape` lets through, and NULs."""
+def _check_encoding(text: str, path: Path, line: int, error: type[ValueError]) -> None:
+    """Refuse bytes that are not UTF-8, which `surrogateescape` lets through."""
     try:
         text.encode()
     except UnicodeEncodeError as problem:
@@ -72,6 +74,9 @@ def _check_characters(text: str, path: Path, line: int, error: type[ValueError])
         raise error(
             f"{path}, line {line}: not UTF-8 text (byte {byte} of the line); save the file as UTF-8"
         ) from None
+
+
+def _check_nul(text: str, path: Path, line: int, error: type[ValueError]) -> None:
     if "\0" in text:
         line += text.count("\n", 0, text.index("\0"))
         raise error(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.hierarchy import did_you_mean, quoted_names
 from beltrami.data.vectors.table import VectorsError
 
 
@@ -34,8 +35,7 @@ def _place(names: Sequence[str], wanted: str, what: str, where: str) -> int:
         return places[0]
     if places:
         raise VectorsError(f"{where}: {len(places)} columns are called {wanted!r}; rename one")
-    near = near_matches(wanted, names)
-    hint = f"did you mean {quoted_names(near)}?" if near else f"it has {quoted_names(names)}"
+    hint = did_you_mean(wanted, names) or f"it has {quoted_names(names)}"
     raise VectorsError(f"{where} has no column {wanted!r} for {what}; {hint}")
 
 
@@ -66,9 +66,7 @@ def arrange(
             f"{where} has no column of numbers to be vectors; its columns are {quoted_names(names)}"
         )
     extras = tuple(place for place in sorted({*others, *besides}) if place != label)
-    seen: set[str] = set()
-    for place in extras:
-        if names[place] in seen:
-            raise VectorsError(f"{where}: two columns are called {names[place]!r}; rename one")
-        seen.add(names[place])
+    for name, count in Counter(names[place] for place in extras).items():
+        if count > 1:
+            raise VectorsError(f"{where}: two columns are called {name!r}; rename one")
     return Layout(vectors, label, extras)

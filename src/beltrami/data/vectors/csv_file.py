@@ -102,8 +102,8 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
             labels.append(fields[layout.label])
         for column in layout.extras:
             text = fields[column]
-            value = _number_or_nan(text) if numeric[column] else text
-            extras[survey.names[column]].append(value)
+            number = float(text) if is_number(text) else math.nan
+            extras[survey.names[column]].append(number if numeric[column] else text)
     return ArrayVectors(
         matrix,
         path,
@@ -115,11 +115,6 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
 
 def _read(path: Path) -> Iterator[Record]:
     return read_records(path, DELIMITERS[path.suffix.lower()], error=VectorsError)
-
-
-def _number_or_nan(text: str) -> float:
-    """A number; NaN for what is none."""
-    return float(text) if is_number(text) else math.nan
 
 
 def _survey(path: Path) -> _Survey:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.hierarchy import did_you_mean
 from beltrami.data.vectors.table import VectorsError
 
 # What the names end with, in the order in which equal tables are preferred.
@@ -48,13 +48,14 @@ def choose_tensor(
         shape_of: gives a tensor's shape, perhaps slowly.
         shapes_at_hand: whether an error may ask for all shapes.
     """
-    listing = _Listing(names, shape_of, shapes_at_hand)
     if tensor is not None:
         if tensor in names:
             return tensor
-        near = near_matches(tensor, names)
-        hint = f"did you mean {quoted_names(near)}? " if near else ""
-        raise VectorsError(f"{where} has no tensor {tensor!r}; {hint}It has {listing}")
+        hint = did_you_mean(tensor, names)
+        raise VectorsError(
+            f"{where} has no tensor {tensor!r}; {hint}{' ' if hint else ''}It has "
+            f"{_listed(names, shape_of if shapes_at_hand else None)}"
+        )
     if len(names) == 1:
         return names[0]
     ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
@@ -66,28 +67,23 @@ def choose_tensor(
     if candidates:
         raise VectorsError(
             f"{where} has several tables that may be the tokens'; name one with tensor= "
-            f"(--tensor): {_Listing(candidates, shape_of, True)}"
+            f"(--tensor): {_listed(candidates, shape_of)}"
         )
     raise VectorsError(
         f"{where} has no tensor with the name of a token embedding; name one with tensor= "
-        f"(--tensor): {listing}"
+        f"(--tensor): {_listed(names, shape_of if shapes_at_hand else None)}"
     )
 
 
-class _Listing:
-    """Two-dimensional tensors with their shapes, most rows first, written when it is needed."""
-
-    def __init__(self, names: Iterable[str], shape_of: ShapeOf, shapes: bool) -> None:
-        self._names, self._shape_of, self._shapes = list(names), shape_of, shapes
-
-    def __str__(self) -> str:
-        shown = self._names
-        if self._shapes:
-            tables = [(tuple(self._shape_of(name)), name) for name in self._names]
-            tables = sorted((t for t in tables if len(t[0]) == 2), key=lambda t: -t[0][0])
-            shown = [f"{name} {shape}" for shape, name in tables]
-        more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
-        return (", ".join(shown[:LISTED]) or "no two-dimensional tensors") + more
+def _listed(names: Sequence[str], shape_of: ShapeOf | None) -> str:
+    """Two-dimensional tensors with their shapes, most rows first; without shapes all names."""
+    shown = list(names)
+    if shape_of is not None:
+        tables = [(tuple(shape_of(name)), name) for name in names]
+        tables = sorted((t for t in tables if len(t[0]) == 2), key=lambda t: -t[0][0])
+        shown = [f"{name} {shape}" for shape, name in tables]
+    more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
+    return (", ".join(shown[:LISTED]) or "no two-dimensional tensors") + more
 
 
 def _rank(name: str) -> int | None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 import mmap
 import re
-import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from beltrami.data.atomic import write_atomically
+from beltrami.data.atomic import scratch_folder, sweep, write_atomically
 from beltrami.data.cache import cache_folder
 from beltrami.data.lock import locked
 from beltrami.data.vectors.arrays import open_npy
@@ -57,19 +55,14 @@ def _convert(folder: Path, target: Path, alone: bool) -> None:
     if not documents:
         raise VectorsError(f"{folder} holds no JSON document; run: beltrami data get glove --check")
     if alone:
-        for left in folder.glob(f".{CONVERTED}~*.tmp"):  # by a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
-    scratch = folder / f".{CONVERTED}~{uuid.uuid4().hex}.tmp"
-    scratch.mkdir()
-    try:
+        sweep(folder, CONVERTED)
+    with scratch_folder(folder, CONVERTED) as scratch:
         _write(documents[0], scratch)
         try:
             scratch.rename(target)
         except OSError:
             if not target.is_dir():  # else another process was quicker, where there are no locks
                 raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write(document: Path, folder: Path) -> None:
@@ -107,13 +100,11 @@ def _write(document: Path, folder: Path) -> None:
 def _entries(text: mmap.mmap, document: Path) -> Iterator[tuple[str, list[float]]]:
     """Each word with its numbers."""
     start = _VECTORS.search(text)
-    end = b"," if start else b""
-    place = start.end() if start else 0
+    place, end = (start.end(), b",") if start else (0, b"")
     while end == b",":
         entry = _ENTRY.match(text, place)
         parsed = _parsed(entry) if entry else None
         if entry is None or parsed is None:
-            end = b""
             break
         yield parsed
         place, end = entry.end(), entry[3]

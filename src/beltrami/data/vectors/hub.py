@@ -8,11 +8,17 @@ from typing import Any
 
 from beltrami.data.vectors.embedding_name import is_token_table
 from beltrami.data.vectors.library import first_line, library
-from beltrami.data.vectors.model_files import INDEX, SAVE, SINGLE, ModelFiles, read_index
-from beltrami.data.vectors.model_folder import add_tokens
+from beltrami.data.vectors.model_folder import (
+    INDEX,
+    SAVE,
+    SINGLE,
+    ModelFiles,
+    add_tokens,
+    read_index,
+)
 from beltrami.data.vectors.table import Vectors, VectorsError
 from beltrami.data.vectors.tensors import tensor_shapes
-from beltrami.data.vectors.tokenizer import hub_tokens
+from beltrami.data.vectors.tokens import hub_tokens
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from beltrami.data.hierarchy import near_matches, quoted_names
+from beltrami.data.hierarchy import did_you_mean
 from beltrami.data.vectors.arrays import open_npy, open_npz
 from beltrami.data.vectors.csv_file import open_csv
 from beltrami.data.vectors.gguf_file import open_gguf
 from beltrami.data.vectors.hub import is_hub_name, open_hub
-from beltrami.data.vectors.model_files import SAVE
-from beltrami.data.vectors.model_folder import open_folder
+from beltrami.data.vectors.model_folder import SAVE, open_folder
 from beltrami.data.vectors.named import NAMED, open_named
 from beltrami.data.vectors.parquet_file import open_parquet
 from beltrami.data.vectors.table import Vectors, VectorsError
@@ -95,10 +94,9 @@ def _open_name(source: str, tensor: str | None) -> Vectors:
         return open_named(source, tensor)
     if is_hub_name(source):
         return open_hub(source, tensor)
-    near = near_matches(source, list_vectors())
-    hint = f"; did you mean {quoted_names(near)}?" if near else "."
+    hint = did_you_mean(source, list_vectors())
     raise VectorsError(
-        f"{source!r} is neither a file nor a table we know{hint} We know "
+        f"{source!r} is neither a file nor a table we know{'; ' if hint else '.'}{hint} We know "
         f"{', '.join(list_vectors())}, files ending in {' '.join(READERS)}, folders of models, and "
         "models on the hub as org/name"
     )

@@ -1,12 +1,25 @@
-"""Tokens as the labels of a table."""
+"""Tokens as the labels of a table, and the tokenizers of models, which transformers loads."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from beltrami.data.vectors.table import Vectors
+from beltrami.data.vectors.library import first_line, library
+from beltrami.data.vectors.table import Vectors, VectorsError
 from beltrami.data.vectors.words import words_of
+
+# Any of these is a tokenizer's vocabulary.
+VOCABULARIES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
 
 
 def label_tokens(vectors: Vectors, tokens: Sequence[str | None]) -> None:
@@ -38,3 +51,36 @@ def ordered_tokens(vocabulary: Mapping[str, int]) -> list[str | None]:
     for token, number in vocabulary.items():
         tokens[number] = token
     return tokens
+
+
+def folder_tokens(folder: Path) -> list[str | None] | None:
+    """The tokens of a folder's tokenizer by their number; None where it has none."""
+    if not any((folder / name).is_file() for name in VOCABULARIES):
+        return None
+    tokenizers = _tokenizers(str(folder))
+    try:
+        return _tokens(tokenizers, str(folder), local_files_only=True)
+    except Exception as error:  # tokenizers raise whatever they like
+        raise VectorsError(
+            f"cannot read the tokenizer in {folder} ({first_line(error)}); open the .safetensors "
+            "file itself for vectors without labels"
+        ) from error
+
+
+def hub_tokens(name: str) -> list[str | None] | None:
+    """The tokens of a model on the hub; None where its tokenizer cannot be loaded."""
+    tokenizers = _tokenizers(name)
+    try:
+        return _tokens(tokenizers, name)
+    except Exception:  # a model need not have one, and vectors are of use without labels
+        return None
+
+
+def _tokenizers(source: str) -> Any:
+    needs = f"the tokenizer of {source}"
+    return library("transformers", extra="llm", needs=needs).AutoTokenizer
+
+
+def _tokens(tokenizers: Any, source: str, **options: Any) -> list[str | None]:
+    tokenizer = tokenizers.from_pretrained(source, trust_remote_code=False, **options)
+    return ordered_tokens(tokenizer.get_vocab())

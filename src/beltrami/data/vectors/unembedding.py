@@ -103,9 +103,8 @@ def _of_name(name: str) -> Unembedding | None:
         if name not in LANGUAGE_MODELS:
             return None
         vectors = open_named(name)
-        return Unembedding(
-            vectors, "embedding", vectors.width, getattr(vectors, "architecture", "")
-        )
+        family = getattr(vectors, "architecture", "")
+        return Unembedding(vectors, "embedding", vectors.width, family)
     if not is_hub_name(name):
         return None
     holders = hub_files(name).holders
@@ -115,12 +114,8 @@ def _of_name(name: str) -> Unembedding | None:
     if chosen is None:
         _check_tied(name, config)
     vectors = open_hub(name, chosen)
-    return Unembedding(
-        vectors,
-        "output" if chosen else "embedding",
-        _hidden(config) or vectors.width,
-        _family(config),
-    )
+    role: Role = "output" if chosen else "embedding"
+    return Unembedding(vectors, role, _hidden(config) or vectors.width, _family(config))
 
 
 def _of_folder(folder: Path) -> Unembedding:
@@ -154,10 +149,8 @@ def _of_file(path: Path) -> Unembedding | None:
 
 def _of_gguf(path: Path) -> Unembedding:
     vectors = open_gguf(path, prefer=(OUTPUT_TABLE, TOKEN_TABLE))
-    own = vectors.tensor == OUTPUT_TABLE
-    return Unembedding(
-        vectors, "output" if own else "embedding", vectors.width, vectors.architecture
-    )
+    role: Role = "output" if vectors.tensor == OUTPUT_TABLE else "embedding"
+    return Unembedding(vectors, role, vectors.width, vectors.architecture)
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
