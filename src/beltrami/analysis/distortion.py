@@ -92,7 +92,12 @@ def distortion(
     with torch.no_grad():
         for rows in chosen.split(rows_at_once(count, torch.device("cpu"), chunk)):
             distances = checked_rows(distance, rows, count)
-            steps = _checked_hops(hops(rows), (len(rows), count))
+            steps = hops(rows)
+            check_tensor("the result of hops", steps)
+            if steps.shape != distances.shape:
+                expected_shape, got = tuple(distances.shape), tuple(steps.shape)
+                raise ValueError(f"hops must return shape {expected_shape}, got {got}")
+            steps = steps.cpu()
             check_rows_finite(distances, rows)
             wanted = steps > 0
             if sources is None:  # each pair from its lower node
@@ -143,27 +148,20 @@ def _checked_ratio(ratio: Tensor) -> Tensor:
 
 def _of_ratios(ratio: Tensor) -> Distortion:
     least, most = (extreme.item() for extreme in torch.aminmax(ratio))
-    scale = _best_scale(ratio)
+    ordered = ratio[ratio > 0].sort(descending=True).values
+    # Without a scale every pair is at one point, and adds 1 whatever it is.
+    scale, average = math.nan, 1.0
+    if len(ordered):
+        weight = ordered.cumsum(0, dtype=torch.float64)
+        scale = 1 / ordered[torch.searchsorted(weight, weight[-1] / 2)].item()
+        average = (scale * ratio - 1).abs().mean(dtype=torch.float64).item()
     return Distortion(
-        # Without a scale every pair is at one point, and adds 1 whatever s is.
-        average=1.0 if math.isnan(scale) else _mean((scale * ratio - 1).abs()),
-        unscaled=_mean((ratio - 1).abs()),
+        average=average,
+        unscaled=(ratio - 1).abs().mean(dtype=torch.float64).item(),
         worst=most / least if least > 0 else math.inf,
         scale=scale,
         pairs=len(ratio),
     )
-
-
-def _best_scale(ratio: Tensor) -> float:
-    ordered = ratio[ratio > 0].sort(descending=True).values
-    if not len(ordered):
-        return math.nan
-    weight = ordered.cumsum(0, dtype=torch.float64)
-    return 1 / ordered[torch.searchsorted(weight, weight[-1] / 2)].item()
-
-
-def _mean(values: Tensor) -> float:
-    return values.mean(dtype=torch.float64).item()
 
 
 def _chosen(sources: Tensor | int | None, count: int, seed: int) -> Tensor:
@@ -177,10 +175,3 @@ def _chosen(sources: Tensor | int | None, count: int, seed: int) -> Tensor:
         return nodes
     check_integer("sources", sources)
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:sources]
-
-
-def _checked_hops(steps: Tensor, shape: tuple[int, int]) -> Tensor:
-    check_tensor("the result of hops", steps)
-    if steps.shape != shape:
-        raise ValueError(f"hops must return shape {shape}, got {tuple(steps.shape)}")
-    return steps.cpu()

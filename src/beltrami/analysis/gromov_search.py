@@ -12,7 +12,7 @@ worst: their δ is nearly reached nearly everywhere, so that most triples are tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -55,8 +55,7 @@ def largest_gap(
     # triples.
     if not a.is_cuda and search.share_left() > MANY:
         search.bottleneck = _bottlenecks(a)
-    for first in range(0, len(a), search.rows):
-        last = min(len(a), first + search.rows)
+    for first, last in search.blocks():
         search.try_rows(first, last)
         tick(last - first)
     return search.best
@@ -70,6 +69,11 @@ class _Search:
         self.bottleneck: Tensor | None = None
         self.rows = max(1, (BLOCK_ON_GPU if a.is_cuda else BLOCK) // len(a))
 
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """First and last of the rows that are worked on at a time."""
+        for first in range(0, len(self.a), self.rows):
+            yield first, min(len(self.a), first + self.rows)
+
     def _bounds(self, first: int, last: int) -> Tensor:
         """What the gaps of these rows' pairs cannot exceed; −∞ left of the diagonal."""
         most = torch.minimum(self.reach[first:last, None], self.reach[None, first:])
@@ -81,30 +85,30 @@ class _Search:
 
     def try_promising_pairs(self) -> None:
         """The pair with the largest bound of each row: the result, or not much below."""
-        for first in range(0, len(self.a), self.rows):
-            last = min(len(self.a), first + self.rows)
+        for first, last in self.blocks():
             bounds, column = self._bounds(first, last).max(1)
             rows = torch.arange(first, last, device=self.a.device)
             self._try(rows, first + column, bounds)
 
     def share_left(self) -> float:
         """Of all pairs, those that may have a larger gap."""
-        n, left = len(self.a), 0
-        for first in range(0, n, self.rows):
-            bounds = self._bounds(first, min(n, first + self.rows))
-            left += int((bounds > self.above).sum())
+        n = len(self.a)
+        left = sum(int((self._bounds(*block) > self.above).sum()) for block in self.blocks())
         return 2 * left / (n * (n - 1))
 
     def try_rows(self, first: int, last: int) -> None:
         """All pairs of these rows that may have a larger gap."""
         bounds = self._bounds(first, last)
         left = bounds > self.above
-        dense = DENSE_ON_GPU if self.a.is_cuda else DENSE
-        if int(left.sum()) > dense * left.numel():
-            self._try_all(first, last)
+        if int(left.sum()) <= (DENSE_ON_GPU if self.a.is_cuda else DENSE) * left.numel():
+            rows, columns = left.nonzero(as_tuple=True)
+            self._try(first + rows, first + columns, bounds[rows, columns])
             return
-        rows, columns = left.nonzero(as_tuple=True)
-        self._try(first + rows, first + columns, bounds[rows, columns])
+        gaps = row_gaps(self.a, first, last)
+        best = int(gaps.argmax())
+        if float(gaps[best]) > self.above:  # which pair of the row it is
+            later = torch.arange(first + best + 1, len(self.a), device=gaps.device)
+            self._try_all_of(torch.full_like(later, first + best), later)
 
     def _try(self, rows: Tensor, columns: Tensor, bounds: Tensor) -> None:
         """Pairs, those with the largest bounds first."""
@@ -142,14 +146,6 @@ class _Search:
         """The largest entries of each row, and their columns."""
         largest = [rows.topk(min(LARGEST, len(self.a) - 1), 1) for rows in self.a.split(self.rows)]
         return torch.cat([t.values for t in largest]), torch.cat([t.indices for t in largest])
-
-    def _try_all(self, first: int, last: int) -> None:
-        """Every pair of these rows with a later one."""
-        gaps = row_gaps(self.a, first, last)
-        best = int(gaps.argmax())
-        if float(gaps[best]) > self.above:  # which pair of the row it is
-            rows = torch.full((len(self.a) - first - best - 1,), first + best, device=gaps.device)
-            self._try_all_of(rows, rows + 1 + torch.arange(len(rows), device=gaps.device))
 
     def _take(self, gaps: Tensor, i: Tensor, j: Tensor, k: Tensor) -> None:
         """The largest of these gaps, if it is larger than all before."""

@@ -116,8 +116,9 @@ def suggest_product(
         steps: of Adam.
         tick: called with the share of the work that is done.
     """
-    for what, value in (("dimensions", dimensions), ("repeats", repeats), ("steps", steps)):
-        check_integer(what, value)
+    check_integer("dimensions", dimensions)
+    check_integer("repeats", repeats)
+    check_integer("steps", steps)
     check_integer("sample", sample, low=2 * FEWEST)
     if not signatures or len(set(signatures)) < len(signatures):
         raise ValueError(f"signatures must not be empty or repeat one, got {tuple(signatures)}")
@@ -138,7 +139,8 @@ def suggest_product(
         part = d[chosen][:, chosen].double()
         if not float(part.max()) > 0:
             raise ValueError("all points coincide: there is no curvature to find")
-        held = _held_out(len(part), g).to(d.device)
+        held = (torch.rand(len(part), len(part), generator=g) < HELD_OUT).triu(1).to(d.device)
+        held |= held.mT.clone()
         unit, begin = _start(part, held, dimensions, g)
         for signature in signatures:
             distortion, curvatures = _fitted(part / unit, held, signature, begin, steps)
@@ -146,12 +148,6 @@ def suggest_product(
             done += 1
             tick(done / (repeats * len(signatures)))
     return _suggestion(results, dimensions, len(d), min(sample, len(d)))
-
-
-def _held_out(n: int, g: torch.Generator) -> Tensor:
-    """Which pairs judge, (n, n), symmetric."""
-    chosen = (torch.rand(n, n, generator=g) < HELD_OUT).triu(1)
-    return chosen | chosen.mT
 
 
 def _start(d: Tensor, held: Tensor, dimensions: int, g: torch.Generator) -> tuple[float, Tensor]:
@@ -213,7 +209,7 @@ def _distances(x: Tensor, log_c: Tensor, signature: str, sizes: Sequence[int]) -
     squares = []
     for kind, part, c in zip(signature, x.split(list(sizes), 1), log_c.exp(), strict=True):
         if kind == "E":
-            squares.append(_flat_squares(part))
+            squares.append(_squares(part, part))
         elif kind == "H":
             points = lorentz.exp0(part, c)
             squares.append(lorentz.dist_sq(points.unsqueeze(1), points.unsqueeze(0), c))
@@ -224,8 +220,9 @@ def _distances(x: Tensor, log_c: Tensor, signature: str, sizes: Sequence[int]) -
     return torch.where(own, 1.0, total).sqrt()
 
 
-def _flat_squares(x: Tensor) -> Tensor:
-    return (x.unsqueeze(1) - x.unsqueeze(0)).square().sum(-1)
+def _squares(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances of flat space, by differences."""
+    return (x.unsqueeze(1) - y.unsqueeze(0)).square().sum(-1)
 
 
 def _round_squares(v: Tensor, c: Tensor) -> Tensor:
@@ -233,8 +230,7 @@ def _round_squares(v: Tensor, c: Tensor) -> Tensor:
     length = v.square().sum(-1, keepdim=True).add(1e-30).sqrt()
     angle = (length * c.sqrt()).clamp(max=_MOST_ROUND)
     points = torch.cat([torch.cos(angle), torch.sin(angle) * v / length], 1)
-    gap = (points.unsqueeze(1) - points.unsqueeze(0)).square().sum(-1)
-    total = (points.unsqueeze(1) + points.unsqueeze(0)).square().sum(-1)
+    gap, total = _squares(points, points), _squares(points, -points)
     half = torch.atan2((gap + 1e-30).sqrt(), (total + 1e-30).sqrt())
     return (2 * half).square() / c
 
@@ -244,24 +240,22 @@ def _suggestion(
 ) -> ProductSuggestion:
     fits = []
     for signature, of_samples in results.items():
-        mean = mean_interval([distortion for distortion, _ in of_samples])
+        distortion, off = _interval([distortion for distortion, _ in of_samples])
         curvatures = zip(*(c for _, c in of_samples), strict=True)
-        fits.append(
-            ProductFit(
-                signature,
-                split(dimensions, len(signature)),
-                mean.mean,
-                math.nan if mean.half_width is None else mean.half_width,
-                tuple(sum(c) / len(c) for c in curvatures),
-            )
-        )
+        means = tuple(sum(c) / len(c) for c in curvatures)
+        sizes = split(dimensions, len(signature))
+        fits.append(ProductFit(signature, sizes, distortion, off, means))
     fits.sort(key=lambda fit: fit.distortion)
-    singles = [fit for fit in fits if len(fit.signature) == 1]
-    best, single = fits[0], singles[0] if singles else fits[0]
+    best = fits[0]
+    single = next((fit for fit in fits if len(fit.signature) == 1), best)
     pairs = zip(results[single.signature], results[best.signature], strict=True)
-    gain = mean_interval([worse[0] - better[0] for worse, better in pairs])
-    off = math.nan if gain.half_width is None else gain.half_width
-    clear = best is not single and gain.half_width is not None and gain.mean > gain.half_width
-    return ProductSuggestion(
-        tuple(fits), clear, gain.mean, off, n, compared, len(next(iter(results.values())))
-    )
+    gain, off = _interval([worse[0] - better[0] for worse, better in pairs])
+    clear = best is not single and gain > off  # never of a single sample, whose width is NaN
+    samples = len(results[best.signature])
+    return ProductSuggestion(tuple(fits), clear, gain, off, n, compared, samples)
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its half width, NaN for a single value."""
+    interval = mean_interval(values)
+    return interval.mean, math.nan if interval.half_width is None else interval.half_width

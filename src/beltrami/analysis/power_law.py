@@ -56,16 +56,15 @@ class PowerLaw(Result):
 
     def plot(self) -> Picture:
         """The share of counts that are at least as large as each, and the fitted law's."""
-        tail = self.tail / self.count
-        whole = torch.special.zeta(*_doubles(self.exponent, self.xmin))
         values = [v for v, _ in self.survival if v >= self.xmin]
-        law = [
-            tail * float(torch.special.zeta(*_doubles(self.exponent, value)) / whole)
-            for value in values
-        ]
+        law = _law(self.exponent, self.xmin, torch.tensor(values, dtype=torch.float64))
         lines = [
             Series("counts", [v for v, _ in self.survival], [s for _, s in self.survival]),
-            Series(f"power law, α = {self.exponent:.2f}", values, law),
+            Series(
+                f"power law, α = {self.exponent:.2f}",
+                values,
+                (self.tail / self.count * law).tolist(),
+            ),
         ]
         return Picture(
             line_chart(
@@ -106,16 +105,14 @@ def power_law_fit(
     check_integer("draws", draws, low=0)
     if len(counts) and int(counts.min()) < 1:
         raise ValueError(f"counts must be positive, got {int(counts.min())}")
-    if xmin is not None:
-        check_integer("xmin", xmin)
-    tail = len(counts) if xmin is None else int((counts >= xmin).sum())
+    at_least = 1 if xmin is None else check_integer("xmin", xmin)
+    where = "" if xmin is None else f" of at least {xmin}"
+    tail = int((counts >= at_least).sum())
     if tail < FEWEST_IN_TAIL:
-        where = "" if xmin is None else f" of at least {xmin}"
         raise ValueError(f"a fit needs {FEWEST_IN_TAIL} counts{where}, got {tail}")
     values, number = counts.detach().cpu().long().unique(return_counts=True)
-    fitted = values if xmin is None else values[values >= xmin]
+    fitted = values[values >= at_least]
     if len(fitted) < 2:
-        where = "" if xmin is None else f" of at least {xmin}"
         raise ValueError(f"all counts{where} are {int(fitted[0])}: there is nothing to fit")
     best = _fit(values, number, xmin)
     further = _further(values, number, best, xmin, draws, seed, tick)
@@ -134,14 +131,23 @@ def power_law_fit(
 
 def _survival(values: Tensor, number: Tensor) -> tuple[tuple[float, float], ...]:
     """Evenly spread over the logarithms of the values."""
-    share = number.double().flip(0).cumsum(0).flip(0) / float(number.sum())
+    share = _from_above(number.double()) / float(number.sum())
     wanted = torch.logspace(0, math.log10(float(values[-1])), SHOWN, dtype=torch.float64)
     places = torch.searchsorted(values.double(), wanted).clamp(max=len(values) - 1).unique()
     return tuple(zip(values[places].double().tolist(), share[places].tolist(), strict=True))
 
 
-def _doubles(*numbers: float) -> tuple[Tensor, ...]:
-    return tuple(torch.tensor(float(x), dtype=torch.float64) for x in numbers)
+def _from_above(x: Tensor) -> Tensor:
+    """Sums of each entry and all after it."""
+    return x.flip(0).cumsum(0).flip(0)
+
+
+def _law(exponent: float, xmin: float, values: Tensor) -> Tensor:
+    """The share of a power law's numbers that are at least as large as each of the values."""
+    alpha = torch.tensor(exponent, dtype=torch.float64)
+    whole = torch.special.zeta(alpha, torch.tensor(xmin, dtype=torch.float64))
+    share: Tensor = torch.special.zeta(alpha, values) / whole
+    return share
 
 
 @dataclass(frozen=True)
@@ -155,31 +161,23 @@ class _Fit:
 def _fit(values: Tensor, number: Tensor, xmin: int | None) -> _Fit:
     """Of a histogram: sorted values, and how many there are of each."""
     weights = number.double()
-    tail = weights.flip(0).cumsum(0).flip(0)  # as large as each value, or larger
-    logs = (weights * values.double().log()).flip(0).cumsum(0).flip(0)
-    starts = _starts(values, tail, xmin)
-    lowest = values[starts] if xmin is None else torch.tensor([xmin])
+    tail = _from_above(weights)
+    logs = _from_above(weights * values.double().log())
+    if xmin is None:
+        # A tail of one value has no exponent.
+        starts = ((tail >= FEWEST_IN_TAIL) & (tail > tail[-1])).nonzero()[:, 0]
+        if len(starts) > MOST_STARTS:
+            starts = starts[torch.linspace(0, len(starts) - 1, MOST_STARTS).round().long()]
+        lowest = values[starts]
+    else:
+        lowest = torch.tensor([xmin])
+        starts = torch.searchsorted(values, lowest)
     exponents = _most_likely(lowest.double(), tail[starts], logs[starts])
-    distances = _distances(values.double(), tail, starts, lowest.double(), exponents)
-    best = int(distances.argmin())
-    return _Fit(
-        float(exponents[best]),
-        int(lowest[best]),
-        int(tail[starts[best]]),
-        float(distances[best]),
-    )
-
-
-def _starts(values: Tensor, tail: Tensor, xmin: int | None) -> Tensor:
-    """Indices of values at which the law may begin."""
-    if xmin is not None:
-        return torch.searchsorted(values, torch.tensor([xmin]))
-    several = tail > tail[-1]  # a tail of one value has no exponent
-    possible = ((tail >= FEWEST_IN_TAIL) & several).nonzero()[:, 0]
-    if len(possible) > MOST_STARTS:
-        spread = torch.linspace(0, len(possible) - 1, MOST_STARTS).round().long()
-        possible = possible[spread]
-    return possible
+    fits = []
+    for start, low, alpha in zip(starts.tolist(), lowest.tolist(), exponents.tolist(), strict=True):
+        distance = _distance(values[start:], tail[start:], alpha, low)
+        fits.append(_Fit(alpha, low, int(tail[start]), distance))
+    return min(fits, key=lambda fit: fit.distance)
 
 
 def _most_likely(lowest: Tensor, tail: Tensor, logs: Tensor) -> Tensor:
@@ -199,19 +197,12 @@ def _most_likely(lowest: Tensor, tail: Tensor, logs: Tensor) -> Tensor:
     return (low + high) / 2
 
 
-def _distances(
-    values: Tensor, tail: Tensor, starts: Tensor, lowest: Tensor, exponents: Tensor
-) -> Tensor:
-    """Kolmogorov and Smirnov's, for each start: of the shares of counts at or above a value."""
-    distances = []
-    for start, low, exponent in zip(starts.tolist(), lowest, exponents, strict=True):
-        counted = tail[start:] / tail[start]
-        whole = torch.special.zeta(exponent, low)
-        expected = torch.special.zeta(exponent, values[start:]) / whole
-        after = torch.special.zeta(exponent, values[start:] + 1) / whole
-        below = torch.cat([counted[1:], counted.new_zeros(1)])
-        distances.append(torch.maximum((counted - expected).abs(), (below - after).abs()).max())
-    return torch.stack(distances)
+def _distance(values: Tensor, tail: Tensor, exponent: float, xmin: int) -> float:
+    """Kolmogorov and Smirnov's, of the shares of counts at or above each of the values."""
+    counted = tail / tail[0]
+    below = torch.cat([counted[1:], counted.new_zeros(1)])
+    at, after = _law(exponent, xmin, values.double()), _law(exponent, xmin, values.double() + 1)
+    return float(torch.maximum((counted - at).abs(), (below - after).abs()).max())
 
 
 def _further(
@@ -227,11 +218,8 @@ def _further(
     g = torch.Generator().manual_seed(seed)
     count = int(number.sum())
     below = values < best.xmin
-    survival = torch.special.zeta(
-        torch.tensor(best.exponent, dtype=torch.float64),
-        torch.arange(best.xmin, best.xmin + _TABLE, dtype=torch.float64),
-    )
-    survival = survival / survival[0].clone()
+    table = torch.arange(best.xmin, best.xmin + _TABLE, dtype=torch.float64)
+    survival = _law(best.exponent, best.xmin, table)
     further = 0
     for draw in range(draws):
         from_tail = int((torch.rand(count, generator=g) < best.tail / count).sum())

@@ -90,10 +90,15 @@ def reconstruction(
         raise ValueError("pairs is empty: there is nothing to rank")
     if sample is not None:
         pairs = pairs[_drawn(pairs[:, 0], sample, seed)]
+    if known is not None:
+        known = _checked_pairs("known", known, count, unique=False)
+        if known.device != pairs.device:
+            raise ValueError(
+                f"known is on {known.device} but pairs is on {pairs.device}: move one of them"
+            )
     table = _by_node(pairs)
-    other = None if known is None else _known_by_node(known, pairs.device, table, count)
     with torch.no_grad():
-        negatives = _negatives(distance, table, other, count, chunk)
+        negatives = _negatives(distance, table, _left_out(table, known, count), count, chunk)
     return _result(pairs, table, negatives)
 
 
@@ -158,27 +163,29 @@ def _by_node(pairs: Tensor) -> _ByNode:
     return _ByNode(order, pairs[order, 1], place, slot, ascending[by_size], sizes)
 
 
-class _Known(NamedTuple):
-    """Known pairs of the nodes of a `_ByNode`, sorted as its pairs are."""
+def _left_out(table: _ByNode, known: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
+    """What counts as no negative: places among the nodes, ascending, and the nodes left out there.
 
-    place: Tensor
-    second: Tensor
-
-
-def _known_by_node(known: Tensor, device: torch.device, table: _ByNode, count: int) -> _Known:
-    known = _checked_pairs("known", known, count, unique=False)
-    if known.device != device:
-        raise ValueError(f"known is on {known.device} but pairs is on {device}: move one of them")
-    place_of = torch.full((count,), -1, dtype=torch.int64, device=device)
-    place_of[table.nodes] = torch.arange(len(table.nodes), device=device)
-    place = place_of[known[:, 0]]
-    used = place >= 0
-    place, order = torch.sort(place[used], stable=True)
-    return _Known(place, known[used][order, 1])
+    Each node itself, its positives, and what it is known to be related to.
+    """
+    nodes = table.nodes
+    first, second = [nodes, nodes[table.place]], [nodes, table.second]
+    if known is not None:
+        first.append(known[:, 0])
+        second.append(known[:, 1])
+    place_of = torch.full((count,), -1, dtype=torch.int64, device=nodes.device)
+    place_of[nodes] = torch.arange(len(nodes), device=nodes.device)
+    place, order = place_of[torch.cat(first)].sort(stable=True)
+    ranked = place >= 0
+    return place[ranked], torch.cat(second)[order[ranked]]
 
 
 def _negatives(
-    distance: Distances, table: _ByNode, known: _Known | None, count: int, chunk: int | None
+    distance: Distances,
+    table: _ByNode,
+    left_out: tuple[Tensor, Tensor],
+    count: int,
+    chunk: int | None,
 ) -> Tensor:
     """The number of negatives at most as far as v, for each pair of the table."""
     device = table.nodes.device
@@ -187,9 +194,10 @@ def _negatives(
     edges = torch.tensor([*first, len(table.nodes)], device=device)
     most = table.sizes[edges[1:] - 1].tolist()
     cuts = torch.searchsorted(table.place, edges).tolist()
-    known_cuts = None if known is None else torch.searchsorted(known.place, edges).tolist()
+    cuts_out = torch.searchsorted(left_out[0], edges).tolist()
     result = torch.empty_like(table.second)
     doubtful = torch.empty(len(table.nodes), dtype=torch.bool, device=device)
+    infinity = torch.tensor(torch.inf, device=device)
     for i, start in enumerate(first):
         rows = table.nodes[start : start + size]
         block = checked_rows(distance, rows, count)
@@ -197,21 +205,16 @@ def _negatives(
             raise ValueError(f"distance is on {block.device} but pairs is on {device}: move one")
         # A row with NaN or infinity has no finite sum. Looking closer would wait for the device.
         doubtful[start : start + size] = ~torch.isfinite(block.sum(1))
-        run = slice(cuts[i], cuts[i + 1])
+        run, out = slice(cuts[i], cuts[i + 1]), slice(cuts_out[i], cuts_out[i + 1])
         at, second, slot = table.place[run] - start, table.second[run], table.slot[run]
         limits = block.new_full((len(rows), most[i]), -torch.inf)
         limits[at, slot] = block[at, second]
-        at_all = [torch.arange(len(rows), device=device), at]
-        seconds = [rows, second]
-        if known is not None and known_cuts is not None:
-            run_known = slice(known_cuts[i], known_cuts[i + 1])
-            at_all.append(known.place[run_known] - start)
-            seconds.append(known.second[run_known])
-        apart = block.index_put(
-            (torch.cat(at_all), torch.cat(seconds)), block.new_full((), torch.inf)
-        )
-        result[run] = _count_within(apart, limits)[at, slot]
-    _look_closer(distance, table.nodes, doubtful, count, size)
+        place_out = left_out[0][out] - start
+        negatives = block.index_put((place_out, left_out[1][out]), infinity.to(block.dtype))
+        result[run] = _count_within(negatives, limits)[at, slot]
+    suspects = table.nodes[doubtful]
+    for rows in suspects.split(size) if len(suspects) else ():
+        check_rows_finite(checked_rows(distance, rows, count), rows)
     return result
 
 
@@ -223,19 +226,8 @@ def _count_within(row: Tensor, limits: Tensor) -> Tensor:
     # summing booleans; float32 counts exactly up to 2^24.
     dtype = torch.float32 if row.shape[1] <= 1 << 24 else torch.float64
     within = torch.empty_like(row, dtype=dtype)
-    counts = [
-        torch.le(row, limits[:, k : k + 1], out=within).sum(1) for k in range(limits.shape[1])
-    ]
+    counts = [torch.le(row, limit, out=within).sum(1) for limit in limits.split(1, dim=1)]
     return torch.stack(counts, 1).to(torch.int64)
-
-
-def _look_closer(
-    distance: Distances, nodes: Tensor, doubtful: Tensor, count: int, size: int
-) -> None:
-    """Ask again for the rows whose sum was not finite, and raise if one of their entries is not."""
-    suspects = nodes[doubtful]
-    for rows in suspects.split(size) if len(suspects) else ():
-        check_rows_finite(checked_rows(distance, rows, count), rows)
 
 
 def _result(pairs: Tensor, table: _ByNode, negatives: Tensor) -> Reconstruction:

@@ -93,10 +93,25 @@ def class_tables(hierarchy: Hierarchy, classes: Tensor | None = None) -> ClassTa
         raise ValueError("classes names a node more than once: give each once")
     if not 0 < len(classes) <= MAX_CLASSES:
         raise ValueError(f"classes must be 1 to {MAX_CLASSES:,} nodes, got {len(classes):,}")
-    common, lca_height = _common_ancestors(hierarchy, classes)
-    _check_joined(common, hierarchy, classes)
-    hops = _hops(hierarchy, classes, common)
-    return ClassTables(classes, hops, common, lca_height, _above(hierarchy, classes))
+    position = torch.full((len(hierarchy),), -1, dtype=torch.int64)
+    position[classes] = torch.arange(len(classes))
+    below, ancestor = hierarchy.closure().t()
+    used = position[below] >= 0
+    # All (position of class, node of A⁺), as two vectors.
+    which = torch.cat([torch.arange(len(classes)), position[below[used]]])
+    node = torch.cat([classes, ancestor[used]])
+    common, lca_height = _common_ancestors(hierarchy, which, node, len(classes))
+    apart = common == 0
+    if bool(apart.any()):
+        labels = [hierarchy.labels[int(classes[i])] for i in apart.nonzero()[0]]
+        raise ValueError(
+            f"classes {labels[0]!r} and {labels[1]!r} of {hierarchy.name} have no common ancestor: "
+            "add a root above both"
+        )
+    above = torch.zeros(len(classes), len(classes), dtype=torch.bool)
+    inside = position[node] >= 0
+    above[which[inside], position[node[inside]]] = True
+    return ClassTables(classes, _hops(hierarchy, classes, common), common, lca_height, above)
 
 
 def tree_errors(
@@ -131,16 +146,13 @@ def tree_errors(
     without = common - own, p_size - 1, t_size - 1
     sets = (common, p_size, t_size) if include_self else without
 
-    def mean(values: Tensor) -> float:
-        return weighted_mean(values, weight)
-
     return TreeErrors(
         **overlap_scores(*sets, weight),
-        accuracy=mean(same),
-        tie=mean(tables.hops[p, t]),
-        lca_height=mean(tables.lca_height[p, t]),
-        lca_steps=mean(p_size - common),
-        lca_published=mean(without[1] - without[0] + 1),
+        accuracy=weighted_mean(same, weight),
+        tie=weighted_mean(tables.hops[p, t], weight),
+        lca_height=weighted_mean(tables.lca_height[p, t], weight),
+        lca_steps=weighted_mean(p_size - common, weight),
+        lca_published=weighted_mean(without[1] - without[0] + 1, weight),
     )
 
 
@@ -164,22 +176,10 @@ def _heights(edges: Tensor, count: int) -> Tensor:
         height = higher
 
 
-def _members(hierarchy: Hierarchy, classes: Tensor) -> tuple[Tensor, Tensor]:
-    """All (position of class, node of A⁺), as two vectors."""
-    position = torch.full((len(hierarchy),), -1, dtype=torch.int64)
-    position[classes] = torch.arange(len(classes))
-    below, ancestor = hierarchy.closure().t()
-    used = position[below] >= 0
-    return (
-        torch.cat([torch.arange(len(classes)), position[below[used]]]),
-        torch.cat([classes, ancestor[used]]),
-    )
-
-
-def _common_ancestors(hierarchy: Hierarchy, classes: Tensor) -> tuple[Tensor, Tensor]:
+def _common_ancestors(
+    hierarchy: Hierarchy, which: Tensor, node: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
     """|A⁺(p) ∩ A⁺(t)| and the height of its lowest node (−1 if it is empty), both (C, C)."""
-    count = len(classes)
-    which, node = _members(hierarchy, classes)
     height = _heights(hierarchy.edges, len(hierarchy))
     common = torch.zeros(count, count, dtype=torch.int32)
     lowest = torch.full((count, count), -1, dtype=torch.int32)
@@ -196,23 +196,3 @@ def _common_ancestors(hierarchy: Hierarchy, classes: Tensor) -> tuple[Tensor, Te
         common += shared.to(torch.int32)
         lowest[(lowest < 0) & (shared > 0)] = level
     return common, lowest
-
-
-def _above(hierarchy: Hierarchy, classes: Tensor) -> Tensor:
-    which, node = _members(hierarchy, classes)
-    position = torch.full((len(hierarchy),), -1, dtype=torch.int64)
-    position[classes] = torch.arange(len(classes))
-    used = position[node] >= 0
-    above = torch.zeros(len(classes), len(classes), dtype=torch.bool)
-    above[which[used], position[node[used]]] = True
-    return above
-
-
-def _check_joined(common: Tensor, hierarchy: Hierarchy, classes: Tensor) -> None:
-    apart = common == 0
-    if bool(apart.any()):
-        labels = [hierarchy.labels[int(classes[i])] for i in apart.nonzero()[0]]
-        raise ValueError(
-            f"classes {labels[0]!r} and {labels[1]!r} of {hierarchy.name} have no common ancestor: "
-            "add a root above both"
-        )
