@@ -50,9 +50,8 @@ def marks(element) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("shared_axis", [True, False])
-def test_typical_chart_is_complete(shared_axis: bool) -> None:
-    element = draw(shared_axis=shared_axis)
+def test_typical_chart_is_complete() -> None:
+    element = draw()
     assert_texts_fit(element)
     assert_drawn_inside(element)
     assert texts(element, "group") == ["MAP", "Mean rank"]
@@ -61,7 +60,7 @@ def test_typical_chart_is_complete(shared_axis: bool) -> None:
     assert "MAP, Hyperbolic: 0.946 ± 0.004" in hovers(element)
     described = element.findtext(f"{SVG}desc") or ""
     assert "MAP: Hyperbolic 0.946 ± 0.004, Euclidean twin 0.381 ± 0.012." in described
-    assert texts(element).count("Value") == (1 if shared_axis else 2)
+    assert texts(element).count("Value") == 1
 
 
 def test_dots_stand_in_order_of_their_values_on_a_shared_axis() -> None:
@@ -116,14 +115,13 @@ def test_any_text_may_be_a_label(text: str) -> None:
 @given(
     st.lists(st.lists(st.floats(), min_size=1, max_size=3), min_size=1, max_size=3),
     st.booleans(),
-    st.booleans(),
 )
-def test_any_numbers_draw(rows: list[list[float]], log: bool, shared_axis: bool) -> None:
+def test_any_numbers_draw(rows: list[list[float]], log: bool) -> None:
     groups = [
         Group(f"group {i}", {f"model {k}": Estimate(mean) for k, mean in enumerate(row)})
         for i, row in enumerate(rows)
     ]
-    element = draw(groups, x_log=log, shared_axis=shared_axis)
+    element = draw(groups, x_log=log)
     assert_texts_fit(element)
     assert_drawn_inside(element)
 

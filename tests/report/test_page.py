@@ -155,5 +155,7 @@ def test_verdicts_are_words_not_colours_alone(verdict) -> None:
 
 
 def test_bad_verdicts_are_refused() -> None:
-    with pytest.raises(ValueError, match="one of better, worse, no difference, got 'great'"):
+    with pytest.raises(
+        ValueError, match="one of None, 'better', 'worse', 'no difference'; got 'great'"
+    ):
         Cell("1", "great")  # type: ignore[arg-type]

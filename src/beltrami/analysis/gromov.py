@@ -163,26 +163,23 @@ def _exact(
     """δ of all points."""
     d = _distances(x, metric)
     diameter = float(d.max())
+    number, delta = -1, 0.0
+    quadruple: tuple[int, ...] = ()
     if base == "all":
-        number = -1
         delta, quadruple = _over_all_bases(d, tick)
     else:
-        number = base
-        delta, quadruple = _at_base(d, base, tick)
+        number, done = base, 0
+
+        def rows_done(rows: int) -> None:
+            nonlocal done
+            done += rows
+            tick(done / len(d))
+
+        gap = largest_gap(_products(d, base), tick=rows_done)
+        if gap is not None:
+            delta, quadruple = gap.size, (base, *gap.triple)
     relative = 2 * delta / diameter if diameter > 0 else 0.0
     return Delta(delta, diameter, relative, relative, relative, len(d), len(d), number, quadruple)
-
-
-def _at_base(d: Tensor, base: int, tick: Callable[[float], None]) -> tuple[float, tuple[int, ...]]:
-    done = 0
-
-    def rows_done(rows: int) -> None:
-        nonlocal done
-        done += rows
-        tick(done / len(d))
-
-    gap = largest_gap(_products(d, base), tick=rows_done)
-    return (0.0, ()) if gap is None else (gap.size, (base, *gap.triple))
 
 
 def _over_all_bases(d: Tensor, tick: Callable[[float], None]) -> tuple[float, tuple[int, ...]]:

@@ -51,8 +51,8 @@ def horopca(
         tick: called with the share of the work that is done.
     """
     check_lowering(x, c, components)
-    for name, value in (("steps", steps), ("starts", starts)):
-        check_integer(name, value)
+    check_integer("steps", steps)
+    check_integer("starts", starts)
     check_integer("sample", sample, low=2)
     moved = centred(x, c)
     g = torch.Generator().manual_seed(seed)

@@ -58,13 +58,10 @@ class PowerLaw(Result):
         """The share of counts that are at least as large as each, and the fitted law's."""
         values = [v for v, _ in self.survival if v >= self.xmin]
         law = _law(self.exponent, self.xmin, torch.tensor(values, dtype=torch.float64))
+        share = (self.tail / self.count * law).tolist()
         lines = [
             Series("counts", [v for v, _ in self.survival], [s for _, s in self.survival]),
-            Series(
-                f"power law, α = {self.exponent:.2f}",
-                values,
-                (self.tail / self.count * law).tolist(),
-            ),
+            Series(f"power law, α = {self.exponent:.2f}", values, share),
         ]
         return Picture(
             line_chart(

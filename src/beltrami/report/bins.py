@@ -10,14 +10,12 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from beltrami.checks import check_integer
 from beltrami.report import chart_frame as frame
 from beltrami.report.chart_frame import NO_NAME, Numbers, Scale, colour
 from beltrami.report.ticks import FLAT, LIMIT, format_number, linear_ticks, round_steps
 
 MAX_BINS = 40
 MIN_BINS = 5
-FEWEST_BINS = 2  # data around 0 need two, whatever their width
 LARGEST = 1e15  # values beyond are not shown; up to here whole numbers are exact
 SUMMARISED = 12  # the description for screen readers tells at most so many samples
 
@@ -30,7 +28,6 @@ def histogram(
     x_label: str,
     y_label: str = "Count",
     share: bool = False,
-    bins: int = MAX_BINS,
 ) -> str:
     """How values are distributed: bars for one sample, outlines for several.
 
@@ -43,10 +40,8 @@ def histogram(
         x_label: what the values are.
         y_label: what is counted.
         share: the share of a sample's values instead of their number.
-        bins: at most so many.
     """
     frame.check_names(list(samples), "samples")
-    check_integer("bins", bins, low=FEWEST_BINS)
     given = {name: frame.as_tensor(values, f"sample {name!r}") for name, values in samples.items()}
     shown = {name: v[torch.isfinite(v) & (v.abs() <= LARGEST)] for name, v in given.items()}
     hidden = sum(len(given[name]) - len(shown[name]) for name in given)
@@ -54,7 +49,7 @@ def histogram(
 
     parts, top, foot = frame.head(list(samples), y_label)
     if len(everything):
-        edges = bin_edges(everything, bins)
+        edges = bin_edges(everything)
         inner = torch.tensor(edges[1:-1], dtype=torch.float64)
         heights = {}
         for name, values in shown.items():

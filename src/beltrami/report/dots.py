@@ -53,7 +53,6 @@ def dot_chart(
     description: str,
     x_label: str,
     x_log: bool = False,
-    shared_axis: bool = True,
 ) -> str:
     """Means with their intervals, the models of a group below one another, the values beside them.
 
@@ -63,8 +62,6 @@ def dot_chart(
         description: as for `line_chart`; all values are added.
         x_label: what is measured.
         x_log: values by their logarithm.
-        shared_axis: one axis for all groups; False gives each its own, for measures of different
-            size side by side.
     """
     frame.check_names([group.name for group in groups], "groups")
     for group in groups:
@@ -75,34 +72,34 @@ def dot_chart(
     y += 2 * EDGE + (8 if parts else 0)
     written = {_value(e) for group in groups for e in group.estimates.values()}
     right = WIDTH - EDGE - 12 - max(text_width(value, FONT) for value in written)
-    for panel in [list(groups)] if shared_axis else [[group] for group in groups]:
-        scale = _dot_scale(panel, EDGE + 8, right, x_log)
-        top = y
-        rows: list[str] = []
-        for group in panel:
-            title_y = y + 0.8 * FONT
-            rows.append(frame.text(EDGE, title_y, group.name, kind="group", room=frame.FULL))
-            y += LINE
-            for index, model in enumerate(models):
-                if model in group.estimates:
-                    rows += _dot(index, model, group, scale, y + ROW / 2)
-                    y += ROW
-            y += 8
-        if scale is not None:
-            parts += frame.x_axis(scale, top + LINE, y, x_label)
-            y += (2 if x_label.strip() else 1) * LINE + 18
-        parts += rows
+    scale = _dot_scale(groups, EDGE + 8, right, x_log)
+    top = y
+    rows: list[str] = []
+    for group in groups:
+        title_y = y + 0.8 * FONT
+        rows.append(frame.text(EDGE, title_y, group.name, kind="group", room=frame.FULL))
+        y += LINE
+        for index, model in enumerate(models):
+            if model in group.estimates:
+                rows += _dot(index, model, group, scale, y + ROW / 2)
+                y += ROW
+        y += 8
+    if scale is not None:
+        parts += frame.x_axis(scale, top + LINE, y, x_label)
+        y += (2 if x_label.strip() else 1) * LINE + 18
     values = (
         f"{group.name}: " + ", ".join(f"{m} {e}" for m, e in group.estimates.items()) + "."
         for group in groups
     )
-    return frame.chart("dots", parts, y, title=title, description=" ".join([description, *values]))
+    return frame.chart(
+        "dots", parts + rows, y, title=title, description=" ".join([description, *values])
+    )
 
 
-def _dot_scale(panel: Sequence[Group], left: float, right: float, log: bool) -> Scale | None:
+def _dot_scale(groups: Sequence[Group], left: float, right: float, log: bool) -> Scale | None:
     values = [
         value
-        for group in panel
+        for group in groups
         for estimate in group.estimates.values()
         for value in (estimate.mean, estimate.low, estimate.high)
         if value is not None and can_show(value, log=log)

@@ -23,7 +23,7 @@ from beltrami.report.text import asset, markup
 
 LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
 # What ends a script element early, or is not a letter to an old parser of JavaScript.
-_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+_UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,14 @@ class Cloud:
                     f"points must lie inside the unit disk, got ({x!r}, {y!r}) at {index}; "
                     "multiply points of a ball of curvature -c by sqrt(c)"
                 )
-        _check_labels(self.labels, len(points))
+        for index, label in enumerate(self.labels):
+            if not isinstance(label, str):
+                raise ValueError(f"labels must be texts, got {label!r} at {index}")
+        _check_values("labels", self.labels, len(points))
         for name, values in self.columns.items():
-            _check_column(name, values, len(points))
+            if not isinstance(name, str) or not name.strip():
+                raise ValueError(f"columns must be named by a text, got {name!r}")
+            _check_values(f"column {name!r}", values, len(points))
         for pair in self.edges:
             _check_edge(pair, len(points))
 
@@ -108,30 +113,17 @@ def _places(points: Tensor) -> list[tuple[float, float]]:
     return [(x, y) for x, y in points.detach().double().cpu().tolist()]
 
 
-def _check_labels(labels: Sequence[str], count: int) -> None:
-    if isinstance(labels, str):
-        raise ValueError(f"labels must be a sequence of texts, got the text {labels!r}")
-    if len(labels) != count:
-        raise ValueError(f"labels must be as many as points, {count}, got {len(labels)}")
-    for index, label in enumerate(labels):
-        if not isinstance(label, str):
-            raise ValueError(f"labels must be texts, got {label!r} at {index}")
-
-
-def _check_column(name: str, values: Sequence[str] | Sequence[float], count: int) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"columns must be named by a text, got {name!r}")
+def _check_values(name: str, values: Sequence[str] | Sequence[float], count: int) -> None:
+    """Raise unless these are as many as points, and all texts or all numbers."""
     if isinstance(values, str):
-        raise ValueError(f"column {name!r} must be a sequence, got the text {values!r}")
+        raise ValueError(f"{name} must be a sequence, got the text {values!r}")
     if len(values) != count:
-        raise ValueError(f"column {name!r} must have {count} values, got {len(values)}")
+        raise ValueError(f"{name} must have {count} values, got {len(values)}")
     if all(isinstance(value, str) for value in values):
         return
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise ValueError(
-                f"column {name!r} must be all texts or all numbers, got {value!r} at {index}"
-            )
+            raise ValueError(f"{name} must be all texts or all numbers, got {value!r} at {index}")
 
 
 def _finite(value: Any) -> float | None:
@@ -167,9 +159,7 @@ def _payload(cloud: Cloud) -> str:
         "directed": bool(cloud.directed),
     }
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for letter, escaped in _UNSAFE.items():
-        text = text.replace(letter, escaped)
-    return text
+    return text.translate(_UNSAFE)
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:

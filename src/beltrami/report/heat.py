@@ -14,6 +14,7 @@ CELL = 24.0  # its height
 SMALL = 12.0  # letters inside a cell
 MOST_NAME = 150.0  # of the names of rows
 FAINTEST, STRONGEST = 0.04, 0.62  # of a colour behind ink that must be read
+DECIMALS = 2  # of the number inside a cell
 SUMMARISED = 60  # cells in the description for screen readers
 
 
@@ -27,7 +28,6 @@ def heat_map(
     x_label: str,
     y_label: str,
     limits: tuple[float, float] | None = None,
-    digits: int = 2,
 ) -> str:
     """A cell for each row and column, the stronger the larger its number, which it also has.
 
@@ -37,7 +37,6 @@ def heat_map(
         title, description: as for `line_chart`.
         x_label, y_label: what the columns and the rows are.
         limits: the numbers of the faintest and the strongest colour; None takes those there are.
-        digits: decimals of a number, where its cell has room for it.
     """
     if len(values) != len(rows) or not rows or not columns:
         raise ValueError(f"values must have a list a row, got {len(values)} for {len(rows)} names")
@@ -61,7 +60,7 @@ def heat_map(
             if math.isfinite(value):
                 share = min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.5
                 hover = f"{name}, {columns[j]}: {format_number(value)}"
-                parts += _cell(left + j * wide, y, wide, share, hover, f"{value:.{digits}f}")
+                parts += _cell(left + j * wide, y, wide, share, hover, f"{value:.{DECIMALS}f}")
     # Of column names that do not fit, every second, third, ... one.
     step = max(1, math.ceil((max(text_width(name, FONT) for name in columns) + 6) / wide))
     for j in range(0, len(columns), step):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from beltrami.checks import check_choice
 from beltrami.report.text import asset, markup
 
 # The page may use its own style and script, and may load nothing at all.
@@ -38,8 +39,7 @@ class Cell:
     verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
-        if self.verdict is not None and self.verdict not in _SIGNS:
-            raise ValueError(f"verdict must be one of {', '.join(_SIGNS)}, got {self.verdict!r}")
+        check_choice("verdict", self.verdict, (None, *_SIGNS))
 
     def __str__(self) -> str:
         return f"{self.text} ({self.verdict})" if self.verdict else self.text
