@@ -87,11 +87,10 @@ def installed_path(name: str | Entry) -> Path | None:
     """
     entry = find(name)
     folder = data_folder(entry)
-    manifest = read_manifest(folder)
-    if manifest is None or not _belongs(manifest, entry):
+    manifest = _manifest_of(entry)
+    if manifest is None or not all(_intact(folder, file) for file in manifest.files):
         return None
-    whole = all(_size(folder / file.path) == file.size for file in manifest.files)
-    return folder if whole else None
+    return folder
 
 
 def path_of(name: str | Entry) -> Path:
@@ -108,11 +107,11 @@ def path_of(name: str | Entry) -> Path:
 def damaged_files(name: str | Entry) -> list[str] | None:
     """Files of an installed set that are missing or changed, by checksum; None: not installed."""
     entry = find(name)
-    folder = data_folder(entry)
-    manifest = read_manifest(folder)
-    if manifest is None or not _belongs(manifest, entry):
+    manifest = _manifest_of(entry)
+    if manifest is None:
         return None
-    return [file.path for file in manifest.files if not _intact(folder / file.path, file)]
+    folder = data_folder(entry)
+    return [file.path for file in manifest.files if not _intact(folder, file, digest=True)]
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -150,24 +149,21 @@ def _parse(record: Any) -> Manifest:
     return manifest
 
 
-def _belongs(manifest: Manifest, entry: Entry) -> bool:
-    """Whether it is this entry's data; another Debian revision with equal files is."""
-    if entry.content is not None:
-        same = manifest.content == entry.content
-    else:
-        same = manifest.version == entry.version
-    return same and (manifest.name, manifest.package) == (entry.name, entry.package)
+def _manifest_of(entry: Entry) -> Manifest | None:
+    """The manifest of an installed set; another Debian revision with equal files will do."""
+    manifest = read_manifest(data_folder(entry))
+    if manifest is None or (manifest.name, manifest.package) != (entry.name, entry.package):
+        return None
+    if entry.content is None:
+        return manifest if manifest.version == entry.version else None
+    return manifest if manifest.content == entry.content else None
 
 
-def _size(path: Path) -> int:
+def _intact(folder: Path, file: StoredFile, *, digest: bool = False) -> bool:
+    """Whether a file is there in its full size and, if asked for, with its checksum."""
+    path = folder / file.path
     try:
-        return path.stat().st_size if path.is_file() else -1
-    except OSError:
-        return -1
-
-
-def _intact(path: Path, file: StoredFile) -> bool:
-    try:
-        return _size(path) == file.size and file_digest(path) == file.sha256
+        whole = path.is_file() and path.stat().st_size == file.size
+        return whole and (not digest or file_digest(path) == file.sha256)
     except OSError:
         return False

@@ -65,20 +65,20 @@ def by_hand(entry: Entry) -> str:
 def reason(kind: Kind, output: str) -> str:
     """The line of a client's output that says what went wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if kind == "pypi":
-        errors = [line for line in lines if line.startswith("ERROR:")]
-        # pip ends with "no matching distribution" also where it reached no index at all
-        offline = any("connection broken" in line for line in lines)
-        return (errors or lines or ["no message"])[-1] + (" (no connection)" if offline else "")
+    last = (lines or ["no message"])[-1]
     if kind == "npm":
         messages = [line.removeprefix("npm error").strip() for line in lines if "npm error" in line]
         codes = ("", "code", "syscall", "errno")
-        facts = [message for message in messages if message.split(" ", 1)[0] not in codes]
-        return (facts or lines or ["no message"])[0 if facts else -1]
-    errors = [line for line in lines if line.startswith("E:")]
-    text = (errors or lines or ["no message"])[-1]
-    stale = "Unable to locate package" in text
-    return text + (" (`apt-get update` brings the lists of packages)" if stale else "")
+        facts = (message for message in messages if message.split(" ", 1)[0] not in codes)
+        return next(facts, last)
+    mark = "ERROR:" if kind == "pypi" else "E:"
+    text = ([line for line in lines if line.startswith(mark)] or [last])[-1]
+    # pip ends with "no matching distribution" also where it reached no index at all
+    if kind == "pypi" and any("connection broken" in line for line in lines):
+        return f"{text} (no connection)"
+    if kind == "debian" and "Unable to locate package" in text:
+        return f"{text} (`apt-get update` brings the lists of packages)"
+    return text
 
 
 def _arguments(entry: Entry) -> list[str]:

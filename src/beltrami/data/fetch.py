@@ -20,7 +20,6 @@ from beltrami.data.atomic import scratch_folder, sweep, write_atomically
 from beltrami.data.cache import (
     MANIFEST,
     Manifest,
-    StoredFile,
     cache_folder,
     content_digest,
     damaged_files,
@@ -157,28 +156,23 @@ def _install(archive: Path, entry: Entry, note: Note) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(target.parent, entry.name) as scratch:
         files = unpack(archive, entry, scratch)
-        content = content_digest(files)
+        content, digest = content_digest(files), file_digest(archive)
         if entry.content not in (None, content):
             raise ArchiveError(f"{archive.name}: its files are not those of {entry.source}")
-        manifest = _manifest(archive, entry, files)
+        manifest = Manifest(
+            name=entry.name,
+            kind=entry.kind,
+            package=entry.package,
+            version=entry.version if digest == entry.sha256 else _version(archive, entry),
+            archive=archive.name,
+            archive_size=archive.stat().st_size,
+            archive_sha256=digest,
+            content=content,
+            files=tuple(files),
+        )
         write_atomically(scratch / MANIFEST, manifest.to_json())
         _swap(scratch, target)
     return target
-
-
-def _manifest(archive: Path, entry: Entry, files: list[StoredFile]) -> Manifest:
-    digest = file_digest(archive)
-    return Manifest(
-        name=entry.name,
-        kind=entry.kind,
-        package=entry.package,
-        version=_version(archive, entry) if digest != entry.sha256 else entry.version,
-        archive=archive.name,
-        archive_size=archive.stat().st_size,
-        archive_sha256=digest,
-        content=content_digest(files),
-        files=tuple(files),
-    )
 
 
 def _version(archive: Path, entry: Entry) -> str:

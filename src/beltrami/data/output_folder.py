@@ -24,17 +24,8 @@ class OutputFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
-        except FileExistsError as error:
-            raise ValueError(f"--out {self.path} is a file; give a folder") from error
-        except NotADirectoryError as error:
-            raise ValueError(
-                f"--out {self.path}: a part of this path is a file; give a folder"
-            ) from error
         except OSError as error:
-            reason = error.strerror or error
-            raise ValueError(
-                f"--out {self.path} cannot be written ({reason}); give a folder of your own"
-            ) from error
+            raise not_writable(self.path, error) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -57,6 +48,16 @@ class OutputFolder:
         if document is None or document.get("schema") != schema:
             raise ValueError(f"{path} is not a {what}; give another --out, or move it away")
         return document
+
+
+def not_writable(path: Path, error: OSError) -> ValueError:
+    """What is wrong with --out, in words."""
+    if isinstance(error, FileExistsError):
+        return ValueError(f"--out {path} is a file; give a folder")
+    if isinstance(error, NotADirectoryError):
+        return ValueError(f"--out {path}: a part of this path is a file; give a folder")
+    reason = error.strerror or error
+    return ValueError(f"--out {path} cannot be written ({reason}); give a folder of your own")
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

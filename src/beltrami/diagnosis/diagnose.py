@@ -23,6 +23,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -145,8 +146,6 @@ class _Work:
     def __init__(self, config: DiagnoseConfig, source: Source, watcher: Watcher) -> None:
         self.config, self.source, self.watcher = config, source, watcher
         self.path = config.folder / DOCUMENT
-        self._drawn: list[Drawn] | None = None
-        self._output: Unembedding | str | None = None
 
     def run(self) -> Diagnosis:
         before = self._before()
@@ -200,15 +199,15 @@ class _Work:
         """What can be computed of this source."""
         config, source = self.config, self.source
         makers: dict[Part, Callable[[Tick], dict[str, Any]]] = {
-            "tree-likeness": lambda tick: tree_likeness(source, self.drawn(), config.seed, tick),
+            "tree-likeness": lambda tick: tree_likeness(source, self._drawn, config.seed, tick),
             "curvature": lambda tick: curvature(
-                source, self.drawn()[0], config.repeats, config.seed, tick
+                source, self._drawn[0], config.repeats, config.seed, tick
             ),
-            "products": lambda tick: products(self.drawn()[0], config.seed, tick),
-            "pictures": lambda tick: pictures(source, self.drawn()[0], config.seed, tick),
+            "products": lambda tick: products(self._drawn[0], config.seed, tick),
+            "pictures": lambda tick: pictures(source, self._drawn[0], config.seed, tick),
         }
         if isinstance(source, VectorSource):
-            makers["vectors"] = lambda tick: table(source, self._rows(), tick)
+            makers["vectors"] = lambda tick: table(source, torch.cat(self._rows).unique(), tick)
             if config.of == "embeddings":
                 makers["superposition"] = self._superposition
             makers["words"] = lambda tick: words(source, config.frequencies, tick)
@@ -216,54 +215,49 @@ class _Work:
             makers["prompts"] = lambda tick: prompts(config, tick)
         return makers
 
-    def drawn(self) -> list[Drawn]:
-        """The samples, drawn when the first part needs them."""
-        if self._drawn is None:
-            config = self.config
-            rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
-            self._drawn = [self.source.draw(indices) for indices in rows]
-            if not all(float(sample.distances.max()) > 0 for sample in self._drawn):
-                points, name = len(self._drawn[0].rows), self.source.name
-                if self.source.count <= config.sample:
-                    raise ValueError(
-                        f"all {points} points of {name} coincide: there is no geometry to find"
-                    )
-                raise ValueError(
-                    f"all {points} points of a sample of {name} coincide: if not all points do, "
-                    "give a larger --sample"
-                )
-        return self._drawn
+    @cached_property
+    def _rows(self) -> list[torch.Tensor]:
+        """The points of each sample."""
+        config = self.config
+        return list(sample_rows(self.source.count, config.sample, config.repeats, config.seed))
 
-    def output(self) -> Unembedding | str:
+    @cached_property
+    def _drawn(self) -> list[Drawn]:
+        """The samples, drawn when the first part needs them."""
+        drawn = [self.source.draw(rows) for rows in self._rows]
+        if all(float(sample.distances.max()) > 0 for sample in drawn):
+            return drawn
+        points, name = len(drawn[0].rows), self.source.name
+        if self.source.count <= self.config.sample:
+            raise ValueError(
+                f"all {points} points of {name} coincide: there is no geometry to find"
+            )
+        raise ValueError(
+            f"all {points} points of a sample of {name} coincide: if not all points do, "
+            "give a larger --sample"
+        )
+
+    @cached_property
+    def _output(self) -> Unembedding | str:
         """The table whose overlaps are measured, or why it cannot be read.
 
         Without a model it is the source's own rows. An error is raised only if this part was asked
         for, not if it is looked at because an earlier diagnosis measured it.
         """
+        config = self.config
         assert isinstance(self.source, VectorSource)
-        if self._output is None:
-            config = self.config
-            try:
-                named = config.tensor or config.label or config.besides
-                unembedding = None if named else output_table(config.source)
-                self._output = unembedding or as_rows(self.source.vectors)
-            except VectorsError as error:
-                if "superposition" in config.only:
-                    raise
-                self._output = str(error)
-        return self._output
+        try:
+            named = config.tensor or config.label or config.besides
+            unembedding = None if named else output_table(config.source)
+        except VectorsError as error:
+            if "superposition" in config.only:
+                raise
+            return str(error)
+        return unembedding or as_rows(self.source.vectors)
 
     def _superposition(self, tick: Tick) -> dict[str, Any]:
-        output = self.output()
-        assert isinstance(output, Unembedding)  # else output() raised
-        return superposition(output, tick, seed=self.config.seed)
-
-    def _rows(self) -> torch.Tensor:
-        """The distinct rows of all samples."""
-        config = self.config
-        rows = sample_rows(self.source.count, config.sample, config.repeats, config.seed)
-        unique: torch.Tensor = torch.cat(list(rows)).unique()
-        return unique
+        assert isinstance(self._output, Unembedding)  # else it raised
+        return superposition(self._output, tick, seed=self.config.seed)
 
     def _key(self, name: str) -> str:
         """The hash of all that a part's numbers depend on."""
@@ -283,7 +277,7 @@ class _Work:
 
     def _output_key(self) -> list[Any]:
         """What identifies the output table, beyond the source's own digest."""
-        output, source = self.output(), self.source
+        output, source = self._output, self.source
         assert isinstance(source, VectorSource)
         if isinstance(output, str):
             return [output]

@@ -30,7 +30,7 @@ ShapeOf = Callable[[str], Sequence[int]]
 
 def is_token_table(name: str) -> bool:
     """Whether the rows of a tensor of this name are tokens."""
-    return _rank(name) is not None or _ends(name, OUTPUT_SUFFIXES) is not None
+    return token_rank(name) is not None or _ends(name, OUTPUT_SUFFIXES) is not None
 
 
 def choose_tensor(
@@ -58,7 +58,7 @@ def choose_tensor(
         )
     if len(names) == 1:
         return names[0]
-    ranked = sorted((rank, name) for name in names if (rank := _rank(name)) is not None)
+    ranked = sorted((rank, name) for name in names if (rank := token_rank(name)) is not None)
     candidates = [name for _, name in ranked]
     if len(candidates) > 1:
         candidates = [name for name in candidates if len(shape_of(name)) == 2]
@@ -86,7 +86,8 @@ def _listed(names: Sequence[str], shape_of: ShapeOf | None) -> str:
     return (", ".join(shown[:LISTED]) or "no two-dimensional tensors") + more
 
 
-def _rank(name: str) -> int | None:
+def token_rank(name: str) -> int | None:
+    """The place of a name among those of tables of tokens; None where it is not among them."""
     return _ends(name, TOKEN_SUFFIXES)
 
 

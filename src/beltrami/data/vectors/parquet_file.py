@@ -6,8 +6,7 @@ vectors, other columns of numbers are extras. Nulls are NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +18,21 @@ from torch import Tensor
 from beltrami.data.vectors.columns import Layout, arrange, beside_columns, label_column
 from beltrami.data.vectors.library import first_line, library
 from beltrami.data.vectors.numbers import narrowed, table_shape
-from beltrami.data.vectors.table import BLOCK_ROWS, Column, Vectors, VectorsError
+from beltrami.data.vectors.table import BLOCK_ROWS, Vectors, VectorsError
 
 PANDAS_INDEX = "__index_level_"  # how pandas names the index's columns; they are no vectors
-
-
-@dataclass(frozen=True)
-class _Schema:
-    """The names of the columns, and which hold numbers or lists of numbers."""
-
-    names: list[str]
-    numbers: list[bool]
-    lists: list[bool]
 
 
 class ParquetVectors(Vectors):
     """Columns of a parquet file."""
 
     def __init__(
-        self,
-        file: Any,
-        path: Path,
-        shape: tuple[int, int],
-        columns: Sequence[str],
-        *,
-        lists: bool,
-        labels: Sequence[str] | None,
-        extras: Mapping[str, Column],
-        tensor: str | None,
-        choices: Sequence[str],
+        self, file: Any, path: Path, width: int, columns: Sequence[str], **details: Any
     ) -> None:
-        """The vectors in `columns` of an opened file; `lists`: in the one column, as lists."""
-        super().__init__(path, shape, labels=labels, extras=extras, tensor=tensor, choices=choices)
-        self._file, self._columns, self._lists = file, list(columns), lists
+        """The vectors in `columns` of an opened file; one column of lists, if it is one."""
+        super().__init__(path, table_shape((file.metadata.num_rows, width), str(path)), **details)
+        self._file, self._columns = file, list(columns)
+        self._lists = _is_list(file.schema_arrow.field(self._columns[0]).type)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Tensor]]:
         """(first row, float32 block of at most `rows` rows), in order, until all were given."""
@@ -126,88 +107,74 @@ def open_parquet(
         raise VectorsError(
             f"{path} is no parquet file that can be read: {first_line(error)}"
         ) from error
-    schema = _schema(file)
-    chosen = label_column(schema.names, label, str(path))
-    beside = beside_columns(schema.names, besides, str(path))
-    vectors = _list_column(schema, tensor, path)
+    fields = list(file.schema_arrow)
+    names = [str(field.name) for field in fields]
+    numeric = [
+        _is_number(field.type) and not name.startswith(PANDAS_INDEX)
+        for field, name in zip(fields, names, strict=True)
+    ]
+    lists = [place for place, field in enumerate(fields) if _is_list(field.type)]
+    chosen = label_column(names, label, str(path))
+    beside = beside_columns(names, besides, str(path))
+    vectors = _list_column(names, lists, tensor, path)
     if vectors is None:
-        layout = arrange(schema.names, schema.numbers, chosen, str(path), besides=beside)
+        layout = arrange(names, numeric, chosen, str(path), besides=beside)
         width = len(layout.vectors)
+    elif chosen == vectors:
+        raise VectorsError(f"{path}: {names[vectors]!r} holds the vectors, not labels")
     else:
-        layout = _beside_lists(schema, vectors, chosen, str(path))
-        width = _first_length(file, schema.names[vectors])
+        rest = [place for place in range(len(names)) if place not in lists]
+        if chosen is None:
+            chosen = next((place for place in rest if not numeric[place]), None)
+        layout = Layout((vectors,), chosen, tuple(place for place in rest if place != chosen))
+        width = _first_length(file, names[vectors])
+    named = [("tensor", tensor), ("label", label), *(("besides", name) for name in besides)]
     return ParquetVectors(
         file,
         path,
-        table_shape((file.metadata.num_rows, width), str(path)),
-        [schema.names[place] for place in layout.vectors],
-        lists=vectors is not None,
-        labels=None if layout.label is None else _texts(file, schema.names[layout.label]),
+        width,
+        [names[place] for place in layout.vectors],
+        labels=None if layout.label is None else _texts(file, names[layout.label]),
         extras={
-            schema.names[place]: _extra(file, schema.names[place], schema.numbers[place])
+            names[place]: (_floats if numeric[place] else _texts)(file, names[place])
             for place in layout.extras
         },
         tensor=tensor,
-        choices=[
-            f"{key}={value}"
-            for key, value in (
-                ("tensor", tensor),
-                ("label", label),
-                *(("besides", name) for name in besides),
-            )
-            if value
-        ],
+        choices=[f"{key}={value}" for key, value in named if value],
     )
 
 
-def _schema(file: Any) -> _Schema:
-    types = library("pyarrow.types", extra="parquet", needs="a parquet file")
-    fields = list(file.schema_arrow)
-
-    def is_number(kind: Any) -> bool:
-        return any(
-            test(kind)
-            for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-        )
-
-    def is_list(kind: Any) -> bool:
-        tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-        return any(test(kind) for test in tests) and is_number(kind.value_type)
-
-    return _Schema(
-        [str(field.name) for field in fields],
-        [is_number(f.type) and not str(f.name).startswith(PANDAS_INDEX) for f in fields],
-        [is_list(field.type) for field in fields],
-    )
+def _arrow(module: str = "pyarrow") -> Any:
+    return library(module, extra="parquet", needs="a parquet file")
 
 
-def _list_column(schema: _Schema, tensor: str | None, path: Path) -> int | None:
+def _is_number(kind: Any) -> bool:
+    types = _arrow("pyarrow.types")
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def _is_list(kind: Any) -> bool:
+    types = _arrow("pyarrow.types")
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(test(kind) for test in tests) and _is_number(kind.value_type)
+
+
+def _list_column(
+    names: Sequence[str], lists: Sequence[int], tensor: str | None, path: Path
+) -> int | None:
     """The place of the column of lists that are the vectors, if there is one."""
-    lists = [place for place, is_list in enumerate(schema.lists) if is_list]
-    names = [schema.names[place] for place in lists]
-    if tensor is not None:
-        if tensor in names:
-            return lists[names.index(tensor)]
-        listed = ", ".join(names) or "no such column"
+    listed = ", ".join(names[place] for place in lists) or "no such column"
+    wanted = [place for place in lists if tensor in (None, names[place])]
+    if tensor is not None and not wanted:
         raise VectorsError(
             f"{path} has no column {tensor!r} of lists for tensor= (--tensor); it has {listed}"
         )
-    if len(lists) > 1:
+    if tensor is None and len(wanted) > 1:
         raise VectorsError(
-            f"{path} has {len(lists)} columns of lists; name one with tensor= (--tensor): "
-            f"{', '.join(names)}"
+            f"{path} has {len(lists)} columns of lists; name one with tensor= (--tensor): {listed}"
         )
-    return lists[0] if lists else None
-
-
-def _beside_lists(schema: _Schema, vectors: int, label: int | None, where: str) -> Layout:
-    """Labels are text, or what was named; all other columns but those of lists are extras."""
-    rest = [p for p, is_list in enumerate(schema.lists) if not is_list]
-    if label is None:
-        label = next((place for place in rest if not schema.numbers[place]), None)
-    if label == vectors:
-        raise VectorsError(f"{where}: {schema.names[vectors]!r} holds the vectors, not labels")
-    return Layout((vectors,), label, tuple(place for place in rest if place != label))
+    return wanted[0] if wanted else None
 
 
 def _between(ascending: Tensor, first: int, last: int) -> Tensor:
@@ -218,7 +185,7 @@ def _between(ascending: Tensor, first: int, last: int) -> Tensor:
 
 def _numbers(column: Any) -> NDArray[Any]:
     """A column as numpy's numbers, NaN for null."""
-    pyarrow = library("pyarrow", extra="parquet", needs="a parquet file")
+    pyarrow = _arrow()
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.int8())
     elif pyarrow.types.is_decimal(column.type):
@@ -228,7 +195,7 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 
 def _lengths(column: Any) -> list[int | None]:
-    compute = library("pyarrow.compute", extra="parquet", needs="a parquet file")
+    compute = _arrow("pyarrow.compute")
     lengths: list[int | None] = compute.list_value_length(column).to_pylist()
     return lengths
 
@@ -240,9 +207,7 @@ def _first_length(file: Any, name: str) -> int:
     return 0
 
 
-def _extra(file: Any, name: str, numbers: bool) -> Column:
-    if not numbers:
-        return _texts(file, name)
+def _floats(file: Any, name: str) -> list[float]:
     columns = (_numbers(b.column(name)) for b in file.iter_batches(BLOCK_ROWS, columns=[name]))
     return [float(value) for column in columns for value in column]
 

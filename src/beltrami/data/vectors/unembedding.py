@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from beltrami.data.vectors.embedding_name import OUTPUT_SUFFIXES, TOKEN_SUFFIXES
+from beltrami.data.vectors.embedding_name import OUTPUT_SUFFIXES, token_rank
 from beltrami.data.vectors.gguf_file import OUTPUT_TABLE, TOKEN_TABLE, open_gguf
 from beltrami.data.vectors.hub import hub_file, hub_files, is_hub_name, open_hub
 from beltrami.data.vectors.model_folder import folder_files, open_folder
@@ -94,8 +94,7 @@ def output_name(names: Sequence[str], *, tied: bool) -> str | None:
 
 
 def _has_tokens(names: Sequence[str]) -> bool:
-    ends = tuple(f".{suffix}" for suffix in TOKEN_SUFFIXES)
-    return any(name in TOKEN_SUFFIXES or name.endswith(ends) for name in names)
+    return any(token_rank(name) is not None for name in names)
 
 
 def _of_name(name: str) -> Unembedding | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from beltrami import __version__
 from beltrami.data.atomic import write_atomically
+from beltrami.data.output_folder import not_writable
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.diagnosis.explore.graph_cloud import graph_cloud
@@ -70,13 +71,10 @@ def _write(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)
-    except (FileExistsError, NotADirectoryError) as error:
+    except FileExistsError as error:
         raise ValueError(f"--out {path}: a part of this path is a file") from error
     except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(
-            f"--out {path} cannot be written ({reason}); give a folder of your own"
-        ) from error
+        raise not_writable(path, error) from error
     return path
 
 
