@@ -52,7 +52,8 @@ def test_fits_take_one_thread(part: ModuleType, monkeypatch: pytest.MonkeyPatch)
         return fit_curvature(*arguments, **options)
 
     monkeypatch.setattr(part, "fit_curvature", watched)
-    source = Noise("noise", "", 30)
+    source = Noise("noise", "")
+    source.count = 30
     rows = torch.arange(30)
     drawn = source.draw(rows)
     if part is curvature:

@@ -157,35 +157,23 @@ class KnownTails:
         pairs = torch.stack([triples[:, 1] * entities + triples[:, 0], triples[:, 2]], 1)
         key_of, tails = pairs.unique(dim=0).unbind(1)
         keys, counts = key_of.unique_consecutive(return_counts=True)
-        return cls(entities, keys, _offsets(counts), tails)
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return cls(entities, keys, offsets, tails)
 
     def to(self, device: torch.device | str) -> KnownTails:
         """The same index on another device."""
         moved = (t.to(device) for t in (self.keys, self.offsets, self.tails))
         return KnownTails(self.entities, *moved)
 
-    def lookup(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """(offsets, tails) of a batch of b queries: those of query i are tails[offsets[i]:…[i+1]].
-
-        A query that no triple answers has none. Shapes (b + 1,) and (total,).
-        """
+    def pairs(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """(row in the batch, tail) of every true answer to a batch of queries, each (total,)."""
         wanted = relations * self.entities + heads
         place = torch.searchsorted(self.keys, wanted).clamp(max=len(self.keys) - 1)
         starts = self.offsets[place]
         counts = torch.where(self.keys[place] == wanted, self.offsets[place + 1] - starts, 0)
-        offsets = _offsets(counts)
-        shift = torch.repeat_interleave(starts - offsets[:-1], counts)
-        return offsets, self.tails[torch.arange(len(shift), device=shift.device) + shift]
-
-    def pairs(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """(row in the batch, tail) of every true answer to a batch of queries, each (total,)."""
-        offsets, tails = self.lookup(heads, relations)
-        rows = torch.arange(len(heads), device=tails.device)
-        return rows.repeat_interleave(offsets.diff()), tails
-
-
-def _offsets(counts: Tensor) -> Tensor:
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        rows = torch.arange(len(heads), device=counts.device).repeat_interleave(counts)
+        shift = starts + counts - counts.cumsum(0)  # from a place in the result to one in tails
+        return rows, self.tails[torch.arange(len(rows), device=rows.device) + shift[rows]]
 
 
 def add_reciprocals(triples: Tensor, relations: int) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from beltrami.data.vectors.csv_file import DELIMITERS
 from beltrami.diagnosis.config import DiagnoseConfig
 
 FEWEST = 4  # points that have a δ
-NOISE_AT_RADII = "noise with the spread of their directions, as far from its mean as they"
 LOOKED_AT = 256  # rows and columns that tell distances from vectors
 LONGEST = 64  # distances that are compared with ways by third points
 _TRIPLES = 20_000  # that are asked for the triangle inequality
@@ -60,26 +59,25 @@ class Drawn:
     points: Tensor | None = None
 
 
-@dataclass
 class Source(ABC):
-    """Points, however they are given.
+    """Points, however they are given."""
 
-    Args:
-        name: what to call it.
-        digest: of its content.
-        count: usable points.
-        facts: sizes, and what was left out and why, JSON-able.
-        labels: one a usable point, if it has them.
-    """
+    what: str
+    noise: str
+    """What `null` makes, in words."""
+    noise_at_radii = ""
+    """What `null_at_radii` makes, where it makes something."""
 
-    name: str
-    digest: str
-    count: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
-    labels: Sequence[str] | None = None
-    what: str = ""
-    noise: str = ""  # what `null` makes, in words
-    noise_at_radii: str = ""  # and `null_at_radii`, where it makes something
+    def __init__(self, name: str, digest: str) -> None:
+        self.name = name
+        self.digest = digest
+        """Of the content."""
+        self.count = 0
+        """Usable points."""
+        self.facts: dict[str, Any] = {}
+        """Sizes, and what was left out and why, JSON-able."""
+        self.labels: Sequence[str] | None = None
+        """One a usable point, if it has them."""
 
     @abstractmethod
     def draw(self, rows: Tensor) -> Drawn:
@@ -110,14 +108,35 @@ class Source(ABC):
             )
 
 
-class VectorSource(Source):
+class PointSource(Source):
+    """Points in a flat space, which noise can be like."""
+
+    noise_at_radii = "noise with the spread of their directions, as far from its mean as they"
+
+    def __init__(self, vectors: Vectors, metric: FlatMetric) -> None:
+        super().__init__(vectors.name, vectors.digest())
+        self.vectors, self.metric = vectors, metric
+
+    @abstractmethod
+    def flat_points(self, drawn: Drawn) -> Tensor:
+        """Coordinates of a sample."""
+
+    def null(self, drawn: Drawn, seed: int) -> Tensor:
+        """Gaussian noise like the sample."""
+        return flat_distances(gaussian_like(self.flat_points(drawn), seed=seed), self.metric)
+
+    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
+        """Gaussian noise of the sample's lengths."""
+        return flat_distances(gaussian_at_radii(self.flat_points(drawn), seed=seed), self.metric)
+
+
+class VectorSource(PointSource):
     """Rows of a table; those with numbers that are not finite are left out, and counted."""
 
+    what, noise = "vectors", "Gaussian noise with the same mean and covariance"
+
     def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
-        super().__init__(vectors.name, vectors.digest())
-        self.what, self.noise = "vectors", "Gaussian noise with the same mean and covariance"
-        self.noise_at_radii = NOISE_AT_RADII
-        self.vectors, self.metric = vectors, metric
+        super().__init__(vectors, metric)
         norms = torch.empty(vectors.rows, dtype=torch.float64)
         for first, block in vectors.blocks():
             wide = block.double()
@@ -153,15 +172,10 @@ class VectorSource(Source):
         points = self.points(rows)
         return Drawn(rows, flat_distances(points, self.metric), points)
 
-    def null(self, drawn: Drawn, seed: int) -> Tensor:
-        """Gaussian noise like the sample."""
+    def flat_points(self, drawn: Drawn) -> Tensor:
+        """The vectors themselves."""
         assert drawn.points is not None
-        return flat_distances(gaussian_like(drawn.points, seed=seed), self.metric)
-
-    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
-        """Gaussian noise of the data's lengths."""
-        assert drawn.points is not None
-        return flat_distances(gaussian_at_radii(drawn.points, seed=seed), self.metric)
+        return drawn.points
 
     def notes(self) -> list[str]:
         """Rows that were left out."""
@@ -173,20 +187,19 @@ class VectorSource(Source):
         return notes
 
 
-class DistanceSource(Source):
-    """A matrix of distances, of which only samples are read."""
+class DistanceSource(PointSource):
+    """A matrix of distances, of which only samples are read; noise is like their flat scaling."""
+
+    what, noise = "distances", "Gaussian noise with the covariance of the distances' flat scaling"
 
     def __init__(self, vectors: Vectors) -> None:
-        super().__init__(vectors.name, vectors.digest(), vectors.rows, labels=vectors.labels)
-        self.what = "distances"
-        self.noise = "Gaussian noise with the covariance of the distances' flat scaling"
-        self.noise_at_radii = NOISE_AT_RADII
+        super().__init__(vectors, "euclidean")
         if vectors.rows != vectors.width:
             raise ValueError(
                 f"{vectors.name} is {vectors.rows} × {vectors.width}; distances are square: "
                 "give --kind vectors"
             )
-        self.vectors = vectors
+        self.count, self.labels = vectors.rows, vectors.labels
         self.facts = {"points": vectors.rows}
         self._check_enough()
         g = torch.Generator().manual_seed(0)
@@ -201,13 +214,9 @@ class DistanceSource(Source):
         check_distances(d)
         return Drawn(rows, symmetric(d))
 
-    def null(self, drawn: Drawn, seed: int) -> Tensor:
-        """Gaussian noise as wide as flat scaling of the distances."""
-        return flat_distances(gaussian_like(classical_scaling(drawn.distances), seed=seed))
-
-    def null_at_radii(self, drawn: Drawn, seed: int) -> Tensor | None:
-        """The same, of the lengths that flat scaling gives the points."""
-        return flat_distances(gaussian_at_radii(classical_scaling(drawn.distances), seed=seed))
+    def flat_points(self, drawn: Drawn) -> Tensor:
+        """The points of the flat scaling."""
+        return classical_scaling(drawn.distances)
 
     def notes(self) -> list[str]:
         """Violations of the triangle inequality."""
@@ -228,10 +237,11 @@ class DistanceSource(Source):
 class GraphSource(Source):
     """A graph's largest component; distances are edges on shortest paths."""
 
+    what, noise = "graph", "a random graph with about as many nodes and edges"
+
     def __init__(self, network: Graph, tick: Tick = lambda share: None) -> None:
         super().__init__(network.name, network.digest())
         self.tick = tick
-        self.what, self.noise = "graph", "a random graph with about as many nodes and edges"
         component = network.components()
         self.network = network.part(component == 0)
         self.count, self.labels = len(self.network), self.network.names
