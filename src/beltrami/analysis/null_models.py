@@ -19,10 +19,7 @@ DEGREE = 4  # mean number of neighbours in a random graph
 def tree_distances(n: int, *, seed: int = 0, device: torch.device | str = "cpu") -> Tensor:
     """Of a random tree, (n, n), in edges: each node joins one before it. δ = 0.
 
-    Args:
-        n: nodes.
-        seed: of the draw, which is the same on all devices.
-        device: where the distances are to be.
+    The draw of a seed is the same on all devices.
     """
     check_integer("n", n)
     g = torch.Generator().manual_seed(seed)
@@ -36,13 +33,7 @@ def tree_distances(n: int, *, seed: int = 0, device: torch.device | str = "cpu")
 
 
 def sphere_distances(n: int, *, dimensions: int = 2, seed: int = 0) -> Tensor:
-    """Of points uniform on a unit sphere, (n, n), along great circles.
-
-    Args:
-        n: points.
-        dimensions: of the sphere; 2 is the surface of a ball.
-        seed: of the draw.
-    """
+    """Of points uniform on a unit sphere, (n, n), along great circles; 2-d is a ball's surface."""
     check_integer("n", n)
     check_integer("dimensions", dimensions)
     g = torch.Generator().manual_seed(seed)
@@ -55,9 +46,7 @@ def random_graph_distances(n: int, *, degree: float = DEGREE, seed: int = 0) -> 
     """Of an Erdős–Rényi graph's largest component, (m, m) with m ≤ n, in edges.
 
     Args:
-        n: nodes, some of which are outside of the largest component.
         degree: mean number of neighbours; above 1, or components stay small.
-        seed: of the draw.
     """
     check_integer("n", n, low=2)
     if not 1 < degree <= n - 1:

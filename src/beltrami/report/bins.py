@@ -35,10 +35,8 @@ def histogram(
 
     Args:
         samples: name -> values, at least one.
-        title: as for `line_chart`.
-        description: as for `line_chart`; the number of values and their range are added.
-        x_label: what the values are.
-        y_label: what is counted.
+        title, description, x_label, y_label: as for `line_chart`; the number of values and their
+            range are added to the description.
         share: the share of a sample's values instead of their number.
     """
     frame.check_names(list(samples), "samples")

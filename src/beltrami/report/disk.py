@@ -9,6 +9,7 @@ are labelled in the picture, and only where the labels do not collide. Colours t
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,25 +81,17 @@ def disk_svg(
             √c first.
         parent: index of each node's parent, −1 for the root; parents come first.
         labels: one a node; any text.
-        title: what the picture is called, for screen readers and on hover; ", seen from" and the
-            central node are added.
-        description: a sentence on what it shows, for screen readers; one on the central node is
-            added.
+        title, description: for screen readers and on hover; both get the name of the central node.
         centre: the node that an isometry moves to the middle; the root by default.
         colour: "family" gives each child of the root and all below it a colour of its own;
             "depth" colours by the number of edges to the root, with a legend.
         extra_edges: (child, parent) pairs to be joined beside the tree's edges, by thin dashed
             geodesics: the other parents in a hierarchy that is not a tree.
     """
-    places = _as_complex(points, parent, labels)
+    places = in_disk(points)
+    _check_tree(places, parent, labels)
     if not 0 <= centre < len(places):
         raise ValueError(f"centre must be a node from 0 to {len(places) - 1}, got {centre}")
-    outside = max(abs(z) for z in places)
-    if not outside <= 1:
-        raise ValueError(
-            f"points must lie in the unit disk, got one at radius {outside:g}; "
-            "multiply points of a ball of curvature -c by sqrt(c)"
-        )
     places = [seen_from(places[centre], z) for z in places]
     near = [i for i in range(len(places)) if abs(places[i]) < NEAR]
     near.sort(key=lambda i: abs(places[i]))
@@ -130,7 +123,8 @@ def plane_svg(
 
     Arguments as for `disk_svg`, except that points may lie anywhere.
     """
-    places = _as_complex(points, parent, labels)
+    places = as_complex(points)
+    _check_tree(places, parent, labels)
     left, right = min(z.real for z in places), max(z.real for z in places)
     top, bottom = min(z.imag for z in places), max(z.imag for z in places)
     middle = complex(left + right, top + bottom) / 2
@@ -191,12 +185,35 @@ def _at(z: complex) -> str:
     return f"{RADIUS * z.real:.4f} {RADIUS * z.imag:.4f}"
 
 
-def _as_complex(points: Tensor, parent: Sequence[int], labels: Sequence[str]) -> list[complex]:
+def as_complex(points: Tensor) -> list[complex]:
+    """Points (n, 2) as complex numbers, which must be finite."""
     if points.ndim != 2 or points.shape[-1] != 2 or not len(points):
         raise ValueError(f"points must have shape (n, 2) with n > 0, got {tuple(points.shape)}")
-    if not len(points) == len(parent) == len(labels):
+    places = [complex(x, y) for x, y in points.detach().double().cpu().tolist()]
+    for i, z in enumerate(places):
+        if not cmath.isfinite(z):
+            raise ValueError(f"points must be finite, got ({z.real}, {z.imag}) at {i}")
+    return places
+
+
+def in_disk(points: Tensor, *, rim: bool = True) -> list[complex]:
+    """Points (n, 2) as complex numbers, which must lie in the disk, with its rim or without."""
+    places = as_complex(points)
+    for i, z in enumerate(places):
+        radius = math.hypot(z.real, z.imag)
+        if radius > 1 or (radius == 1 and not rim):
+            raise ValueError(
+                f"points must lie {'in' if rim else 'inside'} the unit disk, got "
+                f"({z.real}, {z.imag}) at {i}; "
+                "multiply points of a ball of curvature -c by sqrt(c)"
+            )
+    return places
+
+
+def _check_tree(places: Sequence[complex], parent: Sequence[int], labels: Sequence[str]) -> None:
+    if not len(places) == len(parent) == len(labels):
         raise ValueError(
-            f"points, parent and labels must be equally long, got {len(points)}, {len(parent)} "
+            f"points, parent and labels must be equally long, got {len(places)}, {len(parent)} "
             f"and {len(labels)}"
         )
     for node, above in enumerate(parent):
@@ -205,10 +222,6 @@ def _as_complex(points: Tensor, parent: Sequence[int], labels: Sequence[str]) ->
                 f"the parent of node {node} must be {'an earlier node' if node else '-1'}, "
                 f"got {above}; number the nodes from the root down"
             )
-    places = [complex(x, y) for x, y in points.detach().double().cpu().tolist()]
-    if not all(math.isfinite(z.real) and math.isfinite(z.imag) for z in places):
-        raise ValueError("points must be finite")
-    return places
 
 
 def _tree(

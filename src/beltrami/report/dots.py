@@ -58,10 +58,8 @@ def dot_chart(
 
     Args:
         groups: at least one, with different names.
-        title: as for `line_chart`.
-        description: as for `line_chart`; all values are added.
-        x_label: what is measured.
-        x_log: values by their logarithm.
+        title, description, x_label, x_log: as for `line_chart`; all values are added to the
+            description.
     """
     frame.check_names([group.name for group in groups], "groups")
     for group in groups:

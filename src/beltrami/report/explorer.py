@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
+from beltrami.report.disk import in_disk
 from beltrami.report.page import html_document, provenance
 from beltrami.report.text import asset, markup
 
@@ -47,29 +48,19 @@ class Cloud:
     directed: bool = True
 
     def __post_init__(self) -> None:
-        points = self.points
-        if points.ndim != 2 or points.shape[-1] != 2 or not len(points):
-            raise ValueError(f"points must have shape (n, 2) with n > 0, got {tuple(points.shape)}")
-        if not points.is_floating_point():
-            raise ValueError(f"points must be floating-point numbers, got {points.dtype}")
-        for index, (x, y) in enumerate(_places(points)):
-            if not (math.isfinite(x) and math.isfinite(y)):
-                raise ValueError(f"points must be finite, got ({x}, {y}) at {index}")
-            if not math.hypot(x, y) < 1:
-                raise ValueError(
-                    f"points must lie inside the unit disk, got ({x!r}, {y!r}) at {index}; "
-                    "multiply points of a ball of curvature -c by sqrt(c)"
-                )
+        if not self.points.is_floating_point():
+            raise ValueError(f"points must be floating-point numbers, got {self.points.dtype}")
+        count = len(in_disk(self.points, rim=False))
         for index, label in enumerate(self.labels):
             if not isinstance(label, str):
                 raise ValueError(f"labels must be texts, got {label!r} at {index}")
-        _check_values("labels", self.labels, len(points))
+        _check_values("labels", self.labels, count)
         for name, values in self.columns.items():
             if not isinstance(name, str) or not name.strip():
                 raise ValueError(f"columns must be named by a text, got {name!r}")
-            _check_values(f"column {name!r}", values, len(points))
+            _check_values(f"column {name!r}", values, count)
         for pair in self.edges:
-            _check_edge(pair, len(points))
+            _check_edge(pair, count)
 
 
 def explorer_page(
@@ -83,9 +74,7 @@ def explorer_page(
     """The page as one HTML document.
 
     Args:
-        cloud: what is shown.
-        title: of the window and the page.
-        lead: the opening paragraph: what there is to see.
+        title, lead: of the page, and its opening paragraph: what there is to see.
         facts: (name, value) pairs: where the points come from.
         command: how to make the page again; one or more command lines.
     """
@@ -107,10 +96,6 @@ def explorer_page(
     )
     body = f'<body class="explorer tree">\n<main>\n{body}\n</main>\n{scripts}'
     return html_document(title, style, body)
-
-
-def _places(points: Tensor) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in points.detach().double().cpu().tolist()]
 
 
 def _check_values(name: str, values: Sequence[str] | Sequence[float], count: int) -> None:
@@ -147,12 +132,12 @@ def _check_edge(pair: tuple[int, int], count: int) -> None:
 
 def _payload(cloud: Cloud) -> str:
     """The cloud as JSON that may stand inside a script element; numbers are written exactly."""
-    places = _places(cloud.points)
+    places = in_disk(cloud.points, rim=False)
     # An edge given twice is one edge.
     edges = dict.fromkeys((int(child), int(parent)) for child, parent in cloud.edges)
     payload = {
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
+        "x": [z.real for z in places],
+        "y": [z.imag for z in places],
         "labels": list(cloud.labels),
         "columns": [_column(name, values) for name, values in cloud.columns.items()],
         "edges": [node for edge in edges for node in edge],
@@ -236,9 +221,9 @@ def _listing(cloud: Cloud) -> str:
     columns = [*cloud.columns, "Distance from the origin"]
     head = "".join(f'<th scope="col">{markup(name)}</th>' for name in ("Label", *columns))
     rows = []
-    for i, (x, y) in enumerate(_places(cloud.points[:shown])):
+    for i, z in enumerate(in_disk(cloud.points[:shown], rim=False)):
         values = [_cell_text(values[i]) for values in cloud.columns.values()]
-        values.append(_cell_text(2 * math.atanh(math.hypot(x, y))))
+        values.append(_cell_text(2 * math.atanh(abs(z))))
         cells = "".join(f"<td>{markup(value)}</td>" for value in values)
         rows.append(
             f'<tr data-point="{i}"><th scope="row">{markup(cloud.labels[i])}</th>{cells}</tr>'

@@ -34,8 +34,7 @@ def heat_map(
     Args:
         values: a list of numbers a row; those that are not finite leave a cell empty.
         rows, columns: their names.
-        title, description: as for `line_chart`.
-        x_label, y_label: what the columns and the rows are.
+        title, description, x_label, y_label: as for `line_chart`.
         limits: the numbers of the faintest and the strongest colour; None takes those there are.
     """
     if len(values) != len(rows) or not rows or not columns:

@@ -82,11 +82,9 @@ def line_chart(
 
     Args:
         series: at least one, with different names; they get colour, dashes and marker in turn.
-        title: what the chart is called, for screen readers and on hover.
-        description: a sentence on what it shows, for screen readers; the first and last value of
-            each series are added.
-        x_label: what x is.
-        y_label: what y is; it stands above the axis.
+        title, description: for screen readers and on hover; the first and last value of each
+            series are added to the description.
+        x_label, y_label: names of the axes.
         x_log: x by its logarithm; every x must be above 0.
         y_log: y by its logarithm; values not above 0 leave a gap.
         step: a value holds until the next x, the last to the end of the axis, as in a
