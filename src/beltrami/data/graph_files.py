@@ -14,11 +14,8 @@ their first column.
 
 from __future__ import annotations
 
-import lzma
 import re
-import tokenize
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +31,6 @@ _MAX_NUMBERS = 1 << 28  # of a dense array: 1 GiB as float32
 _MAX_NODES = 100_000_000
 _MOST_NODES_A_ROW = 1000  # numbers may have gaps, but a table this sparse was misread
 _SMALL = 1_000_000  # nodes that need no rows to be believed
-_UNREADABLE = (
-    ValueError,
-    EOFError,
-    KeyError,
-    TypeError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,  # an encrypted member, or a compression that zipfile does not know
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    tokenize.TokenError,  # of NumPy's reader of headers
-)
 _EDGE_HEADERS = {
     ("source", "target"),
     ("src", "dst"),
@@ -363,7 +347,7 @@ def _array(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
-    except _UNREADABLE as error:
+    except Exception as error:  # damaged files make NumPy raise whatever it comes to
         raise GraphError(f"{path} is not a NumPy array that is safe to read: {error}") from error
     if not isinstance(values, np.ndarray):
         raise GraphError(f"{path} holds several arrays; expected one (.npy)")
@@ -381,11 +365,12 @@ def _sparse_rows(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     parts = _archive(path)
     form = parts.get("format", np.array(b"csr"))
     kind = str(form.astype(str)) if form.size == 1 else "of several values"
-    missing = {"data", "indices", "indptr", "shape"} - parts.keys()
+    names = ("data", "indices", "indptr", "shape")
+    missing = ", ".join(name for name in names if name not in parts)
     if missing or kind != "csr":
-        problem = f"format {quoted(kind)}" if kind != "csr" else f"no {', '.join(sorted(missing))}"
+        problem = f"format {quoted(kind)}" if kind != "csr" else f"no {missing}"
         raise GraphError(f"{path} must hold a sparse matrix in compressed rows (csr): {problem}")
-    data, indices, indptr, shape = (parts[k] for k in ("data", "indices", "indptr", "shape"))
+    data, indices, indptr, shape = (parts[name] for name in names)
     whole = all(part.dtype.kind in "iu" for part in (indices, indptr, shape))
     flat = data.ndim == indices.ndim == indptr.ndim == 1
     if not whole or shape.shape != (2,) or not flat or data.dtype.kind not in "fiub":
@@ -419,5 +404,5 @@ def _archive(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
     except GraphError:
         raise
-    except _UNREADABLE as error:
+    except Exception as error:  # as above, and what zipfile raises
         raise GraphError(f"{path} is not a NumPy archive that is safe to read: {error}") from error

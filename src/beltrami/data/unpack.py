@@ -15,10 +15,8 @@ import lzma
 import shutil
 import stat
 import subprocess
-import sys
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -31,15 +29,6 @@ from beltrami.data.cache import StoredFile
 from beltrami.data.entry import NOTICES, Entry
 
 CHUNK = 1 << 20
-_BROKEN = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zlib.error,
-    EOFError,
-    NotImplementedError,  # a compression that zipfile does not know
-)
 
 
 class ArchiveError(ValueError):
@@ -77,12 +66,10 @@ def unpack(archive: Path, entry: Entry, target: Path) -> list[StoredFile]:
         _require_all(entry, [file.path for file in written.values()])
     except ArchiveError as error:
         raise ArchiveError(f"{archive.name}: {error}") from error
-    except _broken() as error:
-        raise ArchiveError(f"{archive.name}: damaged or not a package file: {error}") from error
-    except OSError as error:
-        if error.errno is not None:  # the disk's, not the data's
+    except Exception as error:  # damaged data make archivers raise whatever they come to
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the data's
             raise
-        raise ArchiveError(f"{archive.name}: damaged: {error}") from error  # bz2 says it so
+        raise ArchiveError(f"{archive.name}: damaged or not a package file: {error}") from error
     return sorted(written.values(), key=lambda file: file.path)
 
 
@@ -263,9 +250,3 @@ def _zstd_in_python() -> Callable[[IO[bytes]], Any] | None:
     except ImportError:
         return None
     return lambda data: module.ZstdDecompressor().stream_reader(data)
-
-
-def _broken() -> tuple[type[Exception], ...]:
-    """What broken data raise, also in the library for Zstandard if that is in use."""
-    error = getattr(sys.modules.get("zstandard"), "ZstdError", None)
-    return _BROKEN if error is None else (*_BROKEN, error)
