@@ -17,7 +17,7 @@ def test_against_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     cosines = (unit @ unit.mT)[~torch.eye(40, dtype=torch.bool)]
     values = torch.linalg.eigvalsh(x.double().T.cov())
     for block in (21, 1 << 22):
-        monkeypatch.setattr(rows, "_CPU_ELEMENTS", block)
+        monkeypatch.setattr(rows, "_SLICE_ELEMENTS", block)
         found = isotropy(x)
         assert found.mean_cosine == pytest.approx(cosines.mean().item())
         assert found.mean_squared_cosine == pytest.approx(cosines.square().mean().item())

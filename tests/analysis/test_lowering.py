@@ -143,11 +143,9 @@ def test_distortion_by_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     new = torch.tensor([[0.0, 2, 1], [2, 0, 4], [1, 4, 0]])
     expected = (1 + 0.5 + 0) / 3
     for block in (1, 1 << 22):
-        monkeypatch.setattr(rows, "_CPU_ELEMENTS", block)
-        assert mean_distortion(old.__getitem__, new.__getitem__, old) == pytest.approx(expected)
-    assert math.isnan(
-        mean_distortion(torch.zeros(2, 2).__getitem__, old[:2, :2].__getitem__, old[:2])
-    )
+        monkeypatch.setattr(rows, "_SLICE_ELEMENTS", block)
+        assert mean_distortion(old.__getitem__, new.__getitem__, 3) == pytest.approx(expected)
+    assert math.isnan(mean_distortion(torch.zeros(2, 2).__getitem__, old[:2, :2].__getitem__, 2))
 
 
 def test_numbers_of_the_result() -> None:

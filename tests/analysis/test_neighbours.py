@@ -22,7 +22,7 @@ def rows(n: int, d: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("block", [1, 50, 1 << 22])
 def test_nearest_points_by_sorting(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_CPU_ELEMENTS", block)
+    monkeypatch.setattr(blocks, "_SLICE_ELEMENTS", block)
     x = rows(23, 4).double()
     d = torch.cdist(x, x).fill_diagonal_(math.inf)
     distances, numbers = nearest_points(x, 5)
@@ -131,7 +131,7 @@ def test_bad_input(
 @pytest.mark.parametrize("metric", ["precomputed", "distances"])
 @pytest.mark.parametrize("block", [1, 1 << 22])
 def test_given_distances(metric: Any, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_CPU_ELEMENTS", block)
+    monkeypatch.setattr(blocks, "_SLICE_ELEMENTS", block)
     x = rows(30, 3).double()
     d = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
     given = d.clone()

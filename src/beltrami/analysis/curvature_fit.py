@@ -209,7 +209,7 @@ def _distortion(d: Tensor, dimensions: int, bend: float) -> float:
 def _flat_distortion(d: Tensor, dimensions: int) -> float:
     """Of classical scaling, at the scale that serves it best."""
     x = classical_scaling(d)[:, :dimensions]
-    return mean_distortion(d.__getitem__, lambda rows: torch.cdist(x[rows], x), x)
+    return mean_distortion(d.__getitem__, lambda rows: torch.cdist(x[rows], x), len(d))
 
 
 def _bent(left: Tensor, right: Tensor, p: Tensor, q: Tensor, middle: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis.lowering import Lowered, lowered_distances
-from beltrami.analysis.matrices import check_distances, symmetric
+from beltrami.analysis.matrices import check_distances, principal_coordinates, symmetric
 from beltrami.checks import check_integer, check_positive
 
 MOST_RADIUS = 50.0  # √c·d beyond which float64 does not hold the eigenvalues of both ends
@@ -48,8 +48,5 @@ def hmds(distances: Tensor, c: float = 1.0, *, components: int = 2) -> Lowered:
 def scaled(d: Tensor, c: float, components: int) -> Tensor:
     """The points of `hmds` alone, (n, k), of distances in float64 that were checked before."""
     products = torch.cosh(math.sqrt(c) * d)
-    # Ascending: time first, then nothing, space last.
-    values, vectors = torch.linalg.eigh(-products)
-    length = torch.where(values > 0, values, 0.0).sqrt()
-    points: Tensor = (vectors * length).flip(1)[:, :components] / math.sqrt(c)
-    return points
+    # The one positive eigenvalue, of time, becomes the only large negative one, and is left out.
+    return principal_coordinates(-products)[:, :components] / math.sqrt(c)

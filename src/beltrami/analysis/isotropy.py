@@ -54,7 +54,7 @@ def isotropy(x: Tensor) -> Isotropy:
     unit_sum, unit_products = torch.zeros_like(centre), centre.new_zeros(d, d)
     scatter = torch.zeros_like(unit_products)
     used = 0
-    for block in row_slices(n, x.device, d):
+    for block in row_slices(n, d):
         rows = x[block].detach().double()
         moved = rows - centre
         scatter += moved.mT @ moved

@@ -80,7 +80,7 @@ def lowered(before: Tensor, points: Tensor, c: float) -> Lowered:
     spread = float(lorentz.dist0(before, c).square().mean())
     variance = _variance(points, c)
     explained = variance / spread if spread > 0 else math.nan
-    distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), points)
+    distortion = mean_distortion(_rows_of(before, c), _rows_of(points, c), len(points))
     return Lowered(points, c, distortion, variance, explained)
 
 
@@ -91,13 +91,13 @@ def lowered_distances(d: Tensor, points: Tensor, c: float) -> Lowered:
 
 def distances_distortion(d: Tensor, points: Tensor, c: float) -> float:
     """Of distances (n, n) by Lorentz points alone, without the variance, which takes longer."""
-    return mean_distortion(d.__getitem__, _rows_of(points, c), points)
+    return mean_distortion(d.__getitem__, _rows_of(points, c), len(d))
 
 
-def mean_distortion(before: RowDistances, after: RowDistances, points: Tensor) -> float:
-    """Mean of |d'/d − 1| over pairs of points with d > 0; NaN if there are none."""
+def mean_distortion(before: RowDistances, after: RowDistances, n: int) -> float:
+    """Mean of |d'/d − 1| over pairs of n points with d > 0; NaN if there are none."""
     total, count = 0.0, 0
-    for rows in row_slices(len(points), points.device):
+    for rows in row_slices(n):
         old, new = before(rows).double(), after(rows).double()
         apart = old > 0
         off = (new - old).abs() / torch.where(apart, old, 1.0)

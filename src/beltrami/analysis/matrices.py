@@ -33,7 +33,7 @@ def check_distances(d: Tensor) -> None:
     if float(own.max()) > allowed:
         i = int(own.argmax())
         raise ValueError(f"distances must be 0 on the diagonal, got {own[i].item()} at ({i}, {i})")
-    for rows in row_slices(len(d), d.device):
+    for rows in row_slices(len(d)):
         off = (d[rows] - d[:, rows].mT).abs()
         if float(off.max()) > allowed:
             i, j = divmod(int(off.argmax()), len(d))
@@ -65,7 +65,7 @@ def all_distances(
 ) -> Tensor:
     """`between(rows, x)` of all rows, (n, n), a block at a time."""
     distances = torch.empty(len(x), len(x), dtype=dtype, device=x.device)
-    for rows in row_slices(len(x), x.device):
+    for rows in row_slices(len(x)):
         distances[rows] = between(x[rows], x)
     return symmetric(distances)
 
@@ -78,9 +78,13 @@ def classical_scaling(d: Tensor) -> Tensor:
     """
     squares = d.detach().double().square()
     centred = squares - squares.mean(0) - squares.mean(1, keepdim=True) + squares.mean()
-    values, vectors = torch.linalg.eigh(-centred / 2)
-    length = torch.where(values > 0, values, 0.0).sqrt()
-    points: Tensor = (vectors * length).flip(1)
+    return principal_coordinates(-centred / 2)
+
+
+def principal_coordinates(products: Tensor) -> Tensor:
+    """Points whose scalar products are given, (n, n): principal axes first, imaginary ones 0."""
+    values, vectors = torch.linalg.eigh(products)
+    points: Tensor = (vectors * values.clamp(min=0.0).sqrt()).flip(1)
     return points
 
 

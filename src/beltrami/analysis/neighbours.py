@@ -32,7 +32,7 @@ def nearest_points(
     if not precomputed:  # what all points share would cost the distances digits
         x = directions(x) if metric == "angle" else x - x.mean(0)
     blocks = []
-    for rows in row_slices(len(x), x.device):
+    for rows in row_slices(len(x)):
         block = x[rows]
         d = block.clone() if precomputed else torch.cdist(block, x)
         d[:, rows].fill_diagonal_(torch.inf)  # not itself

@@ -157,9 +157,9 @@ class _Fit:
 
 def _fit(values: Tensor, number: Tensor, xmin: int | None) -> _Fit:
     """Of a histogram: sorted values, and how many there are of each."""
-    weights = number.double()
+    weights, doubles = number.double(), values.double()
     tail = _from_above(weights)
-    logs = _from_above(weights * values.double().log())
+    logs = _from_above(weights * doubles.log())
     if xmin is None:
         # A tail of one value has no exponent.
         starts = ((tail >= FEWEST_IN_TAIL) & (tail > tail[-1])).nonzero()[:, 0]
@@ -172,7 +172,7 @@ def _fit(values: Tensor, number: Tensor, xmin: int | None) -> _Fit:
     exponents = _most_likely(lowest.double(), tail[starts], logs[starts])
     fits = []
     for start, low, alpha in zip(starts.tolist(), lowest.tolist(), exponents.tolist(), strict=True):
-        distance = _distance(values[start:], tail[start:], alpha, low)
+        distance = _distance(doubles[start:], tail[start:], alpha, low)
         fits.append(_Fit(alpha, low, int(tail[start]), distance))
     return min(fits, key=lambda fit: fit.distance)
 
@@ -198,7 +198,7 @@ def _distance(values: Tensor, tail: Tensor, exponent: float, xmin: int) -> float
     """Kolmogorov and Smirnov's, of the shares of counts at or above each of the values."""
     counted = tail / tail[0]
     below = torch.cat([counted[1:], counted.new_zeros(1)])
-    at, after = _law(exponent, xmin, values.double()), _law(exponent, xmin, values.double() + 1)
+    at, after = _law(exponent, xmin, values), _law(exponent, xmin, values + 1)
     return float(torch.maximum((counted - at).abs(), (below - after).abs()).max())
 
 

@@ -25,6 +25,7 @@ Distances = Callable[[Tensor], Tensor]
 # a dozen float64 matrices of this size still fit any card.
 _CPU_ELEMENTS = 1 << 20
 _GPU_ELEMENTS = 1 << 25
+_SLICE_ELEMENTS = 1 << 22  # of distances computed from all points, which are read less often so
 
 # A chord of float32 points below this share of √(|x||y|) is made of rounding: half an eps.
 _UNRESOLVED = torch.finfo(torch.float32).eps / 2
@@ -43,9 +44,9 @@ def rows_at_once(count: int, device: torch.device, chunk: int | None) -> int:
     return max(1, elements // count)
 
 
-def row_slices(count: int, device: torch.device, width: int | None = None) -> Iterator[slice]:
-    """All of `count` rows of `width` numbers, `count` if not given, as many at a time as fit."""
-    rows = rows_at_once(max(1, count if width is None else width), device, None)
+def row_slices(count: int, width: int | None = None) -> Iterator[slice]:
+    """All of `count` rows of `width` numbers, by default `count`, as many at a time as fit."""
+    rows = max(1, _SLICE_ELEMENTS // max(1, count if width is None else width))
     for first in range(0, count, rows):
         yield slice(first, min(count, first + rows))
 
