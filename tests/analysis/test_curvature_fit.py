@@ -140,7 +140,7 @@ def test_a_unit_of_length_scales_the_curvature() -> None:
     ("d", "options", "message"),
     [
         (torch.zeros(3, 3), {}, "takes 4 points, and there are 3"),
-        (torch.zeros(400, 200), {}, r"\(n, n\), got \(400, 200\)"),
+        (torch.zeros(400, 200), {}, r"\(n, n\), got .* \(400, 200\)"),
         (torch.zeros(5, 5), {}, "all points coincide"),
         (tree_distances(5), {"dimensions": 5}, "4 dimensions at most, got 5"),
         (tree_distances(5), {"dimensions": 0}, "dimensions must be at least 1"),

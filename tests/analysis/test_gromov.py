@@ -68,7 +68,7 @@ def test_precomputed_is_another_word_for_distances() -> None:
     for options in ({}, {"sample": 10}, {"base": "all"}):
         expected = delta_hyperbolicity(d, "distances", **options)
         assert delta_hyperbolicity(d, "precomputed", **options) == expected
-    with pytest.raises(ValueError, match=r"x must be \(n, n\)"):
+    with pytest.raises(ValueError, match=r"x must be numbers of shape \(n, n\)"):
         delta_hyperbolicity(torch.randn(8, 3), "precomputed")
 
 
@@ -201,8 +201,8 @@ def test_curvatures() -> None:
     ("x", "options", "message"),
     [
         (torch.zeros(3, 2), {}, "compares 4 points, and there are 3"),
-        (torch.zeros(5), {}, r"x must be \(n, d\), got \(5,\)"),
-        (torch.zeros(5, 4), {"metric": "distances"}, r"x must be \(n, n\), got \(5, 4\)"),
+        (torch.zeros(5), {}, r"x must be .* \(n, d\), got .* \(5,\)"),
+        (torch.zeros(5, 4), {"metric": "distances"}, r"x must be .* \(n, n\), got .* \(5, 4\)"),
         (torch.full((5, 2), math.nan), {}, "finite"),
         (torch.zeros(5, 2), {"metric": "manhattan"}, "metric must be .* got 'manhattan'"),
         (torch.eye(5)[:, :4], {"metric": "angle"}, "row 4 is 0 and has no direction"),

@@ -157,7 +157,7 @@ def test_numbers_of_the_result() -> None:
     ("x", "options", "message"),
     [
         (torch.zeros(1, 3), {}, "x must be 2 rows at least, got 1"),
-        (torch.zeros(4, 3, dtype=torch.int64), {}, "x must be floating point rows"),
+        (torch.zeros(4, 3, dtype=torch.int64), {}, "x must be floating point of shape"),
         (torch.full((4, 3), math.nan), {}, "finite"),
         (torch.zeros(4, 3), {"components": 4}, "components must be at most 3, got 4"),
         (torch.zeros(4, 3), {"components": 0}, "components must be at least 1, got 0"),
@@ -175,7 +175,7 @@ def test_bad_points(
 @pytest.mark.parametrize(
     ("d", "options", "message"),
     [
-        (torch.zeros(3, 2), {}, r"\(n, n\), got \(3, 2\)"),
+        (torch.zeros(3, 2), {}, r"\(n, n\), got .* \(3, 2\)"),
         (-tree_distances(4), {}, "not be negative"),
         (tree_distances(4).triu(), {}, "symmetric"),
         (tree_distances(4), {"components": 4}, "3 dimensions at most, got components=4"),

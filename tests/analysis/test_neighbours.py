@@ -113,7 +113,7 @@ def test_hubs_grow_with_dimensions() -> None:
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [
-        (torch.zeros(5), {}, "rows"),
+        (torch.zeros(5), {}, r"of shape \(n, d\), got"),
         (torch.full((40, 2), math.nan), {}, "finite"),
         (torch.zeros(5, 2), {"k": 5}, "below the number of points, 5, got 5"),
         (torch.zeros(40, 2), {"k": 0}, "k must be at least"),

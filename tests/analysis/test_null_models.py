@@ -146,7 +146,9 @@ def test_bad_input() -> None:
         tree_distances(0)
     with pytest.raises(ValueError, match=r"degree must be above 1 .* got 0\.5"):
         random_graph_distances(10, degree=0.5)
-    with pytest.raises(ValueError, match=r"\(n, n\) booleans, got torch.bool of shape \(3, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"booleans of shape \(n, n\), got torch.bool of shape \(3, 2\)"
+    ):
         hop_distances(torch.zeros(3, 2, dtype=torch.bool))
     with pytest.raises(ValueError, match="symmetric"):
         hop_distances(torch.ones(3, 3, dtype=torch.bool).triu())

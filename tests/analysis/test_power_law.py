@@ -109,7 +109,7 @@ def test_a_seed_repeats_and_progress_ends() -> None:
 @pytest.mark.parametrize(
     ("counts", "options", "message"),
     [
-        (torch.ones(20), {}, "vector of integers, got torch.float32"),
+        (torch.ones(20), {}, "counts must be integers .* got torch.float32"),
         (torch.ones(4, 5, dtype=torch.int64), {}, r"shape \(4, 5\)"),
         (torch.arange(20), {}, "positive, got 0"),
         (torch.arange(1, 6), {}, "needs 10 counts, got 5"),

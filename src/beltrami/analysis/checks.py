@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,11 +10,34 @@ from torch import Tensor
 
 from beltrami.geometry.checks import check_finite
 
+_KINDS: dict[str, Callable[[Tensor], bool]] = {
+    "numbers": lambda x: True,
+    "floating point": Tensor.is_floating_point,
+    "booleans": lambda x: x.dtype == torch.bool,
+    "integers": lambda x: not (x.is_floating_point() or x.is_complex()),
+}
 
-def check_tensor(name: str, value: Any) -> None:
-    """Raise unless an argument is a tensor."""
+
+def check_tensor(name: str, value: Any, shape: str = "", kind: str = "numbers") -> None:
+    """Raise unless an argument is a tensor of that kind and shape.
+
+    Args:
+        shape: names of its dimensions, such as "n d"; those of the same name have the same size.
+            Any shape will do if it is empty.
+        kind: "floating point", "booleans", "integers", or "numbers" of any dtype.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not shape:
+        return
+    names = shape.split()
+    size_of = dict(zip(names, value.shape, strict=False))
+    fits = tuple(value.shape) == tuple(size_of.get(name) for name in names)
+    if not fits or not _KINDS[kind](value):
+        raise ValueError(
+            f"{name} must be {kind} of shape ({', '.join(names)}), got {value.dtype} of shape "
+            f"{tuple(value.shape)}"
+        )
 
 
 def integers(name: str, value: Tensor, dims: int) -> Tensor:
@@ -28,12 +52,7 @@ def integers(name: str, value: Tensor, dims: int) -> Tensor:
 
 def check_points(points: Tensor, name: str = "points", *, least: int = 0) -> None:
     """Raise unless points are finite floating point rows (n, d), and as many as needed."""
-    check_tensor(name, points)
-    if points.ndim != 2 or not points.is_floating_point():
-        raise ValueError(
-            f"{name} must be floating point rows (n, d), got {points.dtype} of shape "
-            f"{tuple(points.shape)}"
-        )
+    check_tensor(name, points, "n d", "floating point")
     if len(points) < least:
         raise ValueError(f"{name} must be {least} rows at least, got {len(points)}")
     check_finite(**{name: points})

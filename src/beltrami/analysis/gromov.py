@@ -225,14 +225,11 @@ def _distances(x: Tensor, metric: Metric) -> Tensor:
 def _check(
     x: Tensor, metric: Metric, base: int | Literal["all"], sample: int | None, repeats: int
 ) -> None:
-    check_tensor("x", x)
     if not isinstance(metric, Manifold) and metric not in ("euclidean", "angle", "distances"):
         raise ValueError(
             f'metric must be "euclidean", "angle", "precomputed" or a manifold, got {metric!r}'
         )
-    if x.ndim != 2 or (metric == "distances" and x.shape[0] != x.shape[1]):
-        shape = "(n, n)" if metric == "distances" else "(n, d)"
-        raise ValueError(f"x must be {shape}, got {tuple(x.shape)}")
+    check_tensor("x", x, "n n" if metric == "distances" else "n d")
     if x.is_complex() or x.dtype == torch.bool:
         raise TypeError(f"x must be real numbers, got {x.dtype}")
     if len(x) < FEWEST:

@@ -56,12 +56,7 @@ def filtered_ranks(
         ties: where a target stands among entities of the same score: "optimistic", before them;
             "pessimistic", behind them; "realistic", the mean of both.
     """
-    check_tensor("scores", scores)
-    if scores.ndim != 2 or not scores.is_floating_point():
-        raise ValueError(
-            f"scores must be floating point of shape (queries, entities), got {scores.dtype} of "
-            f"shape {tuple(scores.shape)}"
-        )
+    check_tensor("scores", scores, "queries entities", "floating point")
     check_choice("ties", ties, TIES)
     targets = integers("targets", targets, 1)
     if len(targets) != len(scores):

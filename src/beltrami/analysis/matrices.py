@@ -19,9 +19,7 @@ _ASYMMETRY = 1e-6  # of distances, as a share of the largest, that is taken for 
 
 def check_distances(d: Tensor) -> None:
     """Raise unless distances (n, n) are finite, not negative and, but for rounding, symmetric."""
-    check_tensor("distances", d)
-    if d.ndim != 2 or d.shape[0] != d.shape[1]:
-        raise ValueError(f"distances must be (n, n), got {tuple(d.shape)}")
+    check_tensor("distances", d, "n n")
     check_finite(distances=d)
     if d.numel() == 0:
         return

@@ -128,11 +128,7 @@ def hop_distances(joined: Tensor) -> Tensor:
     Args:
         joined: (n, n) booleans, symmetric.
     """
-    check_tensor("joined", joined)
-    if joined.ndim != 2 or joined.shape[0] != joined.shape[1] or joined.dtype != torch.bool:
-        raise ValueError(
-            f"joined must be (n, n) booleans, got {joined.dtype} of shape {tuple(joined.shape)}"
-        )
+    check_tensor("joined", joined, "n n", "booleans")
     if not torch.equal(joined, joined.mT):
         raise ValueError("joined must be symmetric: edges have no direction")
     n = len(joined)

@@ -65,13 +65,8 @@ class LevelScores(SetScores):
 
 def set_scores(predicted: Tensor, target: Tensor) -> SetScores:
     """Scores of predicted sets, booleans (samples, elements), against true ones of that shape."""
-    for name, value in (("predicted", predicted), ("target", target)):
-        check_tensor(name, value)
-        if value.dtype != torch.bool or value.ndim != 2:
-            raise ValueError(
-                f"{name} must be booleans of shape (samples, elements), got {value.dtype} of "
-                f"shape {tuple(value.shape)}"
-            )
+    check_tensor("predicted", predicted, "samples elements", "booleans")
+    check_tensor("target", target, "samples elements", "booleans")
     check_same_length("predicted", predicted, "target", target)
     common = (predicted & target).sum(1)
     return SetScores(**overlap_scores(common, predicted.sum(1), target.sum(1)))

@@ -93,12 +93,7 @@ def power_law_fit(
         seed: of the draws.
         tick: called with the share of the work that is done.
     """
-    check_tensor("counts", counts)
-    if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex():
-        raise ValueError(
-            f"counts must be a vector of integers, got {counts.dtype} of shape "
-            f"{tuple(counts.shape)}"
-        )
+    check_tensor("counts", counts, "n", "integers")
     check_integer("draws", draws, low=0)
     if len(counts) and int(counts.min()) < 1:
         raise ValueError(f"counts must be positive, got {int(counts.min())}")
