@@ -72,26 +72,24 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     """
     path = Path(path)
     labels, edges, ranks = hierarchy.labels, hierarchy.edges.tolist(), hierarchy.ranks
-    lonely = set(range(len(labels))) - set(itertools.chain.from_iterable(edges))
+    lonely = set(range(len(labels))).difference(itertools.chain.from_iterable(edges))
     if lonely and ranks is None:
-        raise HierarchyError(
-            f"{quoted(labels[min(lonely)])} has no edge, so it cannot stand in {path}"
-        )
+        label = quoted(labels[min(lonely)])
+        raise HierarchyError(f"{label} has no edge, so it cannot stand in {path}")
     for text in itertools.chain(labels, set(ranks or ())):
         if text != text.strip() or "\n" in text or "\r" in text:
             raise HierarchyError(
                 f"the label {quoted(text)} cannot stand in {path}: it holds a line end, or a "
                 "space at an end"
             )
+    header: list[str] = [*COLUMN_NAMES[0]]
+    table = [[labels[child], labels[parent]] for child, parent in edges]
+    if ranks is not None:
+        header.append(RANK_COLUMN)
+        table = [[*row, ranks[child]] for row, (child, _) in zip(table, edges, strict=True)]
+        table = [[labels[root], "", ranks[root]] for root in hierarchy.roots.tolist()] + table
     file = io.StringIO()
-    rows = csv.writer(file, delimiter="\t", lineterminator="\n")
-    if ranks is None:
-        rows.writerow(COLUMN_NAMES[0])
-        rows.writerows((labels[child], labels[parent]) for child, parent in edges)
-    else:
-        rows.writerow([*COLUMN_NAMES[0], RANK_COLUMN])
-        rows.writerows((labels[root], "", ranks[root]) for root in hierarchy.roots.tolist())
-        rows.writerows((labels[child], labels[parent], ranks[child]) for child, parent in edges)
+    csv.writer(file, delimiter="\t", lineterminator="\n").writerows([header, *table])
     write_atomically(path, file.getvalue())
 
 

@@ -8,7 +8,7 @@ called by its id. Labels are names, with the id in brackets where several terms 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,8 @@ def read_obo(
     path = Path(path)
     terms: dict[str, _Term] = {}
     for term in _terms(path, relationships):
+        if not term.ident:
+            raise HierarchyError(f"{path}, line {term.line}: this [Term] has no id")
         first = terms.setdefault(term.ident, term)
         if first is not term:
             raise HierarchyError(
@@ -55,11 +57,11 @@ def read_obo(
     current = {ident: term for ident, term in terms.items() if not term.obsolete}
     names = {ident: term.name or ident for ident, term in current.items()}
     for term in current.values():
-        names.update({parent: parent for parent in term.parents if parent not in names})
+        for parent in term.parents:
+            names.setdefault(parent, parent)
     if not names:
         raise HierarchyError(f"{path} is empty: it has no [Term] that is not obsolete")
-    idents = list(names)
-    label = dict(zip(idents, unique_labels((names[ident], ident) for ident in idents), strict=True))
+    label = dict(zip(names, unique_labels((names[i], i) for i in names), strict=True))
     collector = Collector(str(path))
     for ident, term in current.items():
         collector.node(label[ident])
@@ -72,37 +74,28 @@ def read_obo(
     return collector.hierarchy(name or path.stem)
 
 
-def _terms(path: Path, relationships: Collection[str]) -> Iterator[_Term]:
-    """The [Term] stanzas, complete and with an id."""
-    term: _Term | None = None
-    header = True
+def _terms(path: Path, relationships: Collection[str]) -> list[_Term]:
+    """The [Term] stanzas."""
+    terms: list[_Term] = []
+    stanza = ""  # the header
     for number, text in read_lines(path, error=HierarchyError):
-        stanza = _STANZA.fullmatch(text.strip())
-        if stanza:
-            if term is not None:
-                yield _with_ident(term, path)
-            term = _Term(number) if stanza[1] == "Term" else None
-            header = False
+        if begin := _STANZA.fullmatch(text.strip()):
+            stanza = begin[1]
+            if stanza == "Term":
+                terms.append(_Term(number))
             continue
         if text.lstrip().startswith("!"):
             continue
         tag, colon, value = text.partition(":")
         if not colon:
-            where = "the header" if header else "a stanza"
+            where = "a stanza" if stanza else "the header"
             raise HierarchyError(
                 f"{path}, line {number}: expected `tag: value` in {where}, found "
                 f"{quoted(text.strip())}"
             )
-        if term is not None:
-            _add(term, tag.strip(), _plain(value), number, path, relationships)
-    if term is not None:
-        yield _with_ident(term, path)
-
-
-def _with_ident(term: _Term, path: Path) -> _Term:
-    if not term.ident:
-        raise HierarchyError(f"{path}, line {term.line}: this [Term] has no id")
-    return term
+        if stanza == "Term":
+            _add(terms[-1], tag.strip(), _plain(value), number, path, relationships)
+    return terms
 
 
 def _add(

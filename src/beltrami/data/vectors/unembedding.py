@@ -7,15 +7,15 @@ not be as wide as its states: OPT-350m brings states of 1024 down to rows of 512
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from beltrami.data.vectors.embedding_name import OUTPUT_SUFFIXES, token_rank
 from beltrami.data.vectors.gguf_file import OUTPUT_TABLE, TOKEN_TABLE, open_gguf
 from beltrami.data.vectors.hub import hub_file, hub_files, is_hub_name, open_hub
-from beltrami.data.vectors.model_folder import folder_files, open_folder
+from beltrami.data.vectors.model_folder import ModelFiles, folder_files, open_folder
 from beltrami.data.vectors.named import NAMED, open_named
 from beltrami.data.vectors.source import existing_path, open_vectors
 from beltrami.data.vectors.table import Vectors, VectorsError
@@ -106,34 +106,38 @@ def _of_name(name: str) -> Unembedding | None:
         return Unembedding(vectors, "embedding", vectors.width, family)
     if not is_hub_name(name):
         return None
-    holders = hub_files(name).holders
     path = hub_file(name, CONFIG)
     config = read_config(path) if path is not None else {}
-    chosen = output_name(sorted(holders), tied=_ties(config))
-    if chosen is None:
-        _check_tied(name, config)
-    vectors = open_hub(name, chosen)
-    role: Role = "output" if chosen else "embedding"
-    return Unembedding(vectors, role, _hidden(config) or vectors.width, _family(config))
+    return _of_model(name, hub_files(name), config, lambda tensor: open_hub(name, tensor))
 
 
 def _of_folder(folder: Path) -> Unembedding:
     files = folder_files(folder)
     path = folder / CONFIG
     config = read_config(path) if path.is_file() else {}
-    chosen = output_name(sorted(files.holders), tied=_ties(config))
+    table = _of_model(str(folder), files, config, lambda tensor: open_folder(folder, tensor))
+    if _hidden(config) is not None:
+        return table
+    shapes = {
+        name: tensor_shapes(folder / file)[name]
+        for name, file in files.holders.items()
+        if name.endswith(_PROJECTIONS)
+    }
+    return replace(table, hidden=_projected(table.vectors.width, shapes))
+
+
+def _of_model(
+    where: str,
+    files: ModelFiles,
+    config: Mapping[str, Any],
+    opened: Callable[[str | None], Vectors],
+) -> Unembedding:
+    chosen = output_name(sorted(files.holders), tied=config.get(_TIE) is True)
     if chosen is None:
-        _check_tied(str(folder), config)
-    vectors = open_folder(folder, chosen)
-    hidden = _hidden(config)
-    if hidden is None:
-        shapes = {
-            name: tensor_shapes(folder / file)[name]
-            for name, file in files.holders.items()
-            if name.endswith(_PROJECTIONS)
-        }
-        hidden = _projected(vectors.width, shapes)
-    return Unembedding(vectors, "output" if chosen else "embedding", hidden, _family(config))
+        _check_tied(where, config)
+    vectors = opened(chosen)
+    role: Role = "output" if chosen else "embedding"
+    return Unembedding(vectors, role, _hidden(config) or vectors.width, _family(config))
 
 
 def _of_file(path: Path) -> Unembedding | None:
@@ -165,10 +169,6 @@ def read_config(path: Path) -> Mapping[str, Any]:
     inner = config.get(_TEXT)
     # The outer config comes first: it says what the whole model is called, and what it ties.
     return {**inner, **config} if isinstance(inner, dict) else config
-
-
-def _ties(config: Mapping[str, Any]) -> bool:
-    return config.get(_TIE) is True
 
 
 def _check_tied(where: str, config: Mapping[str, Any]) -> None:
