@@ -73,6 +73,12 @@ def kernels_seen(case: str) -> list[list[str]]:
     return [line.split() for line in _printed("kernels", case)]
 
 
+def size_guards() -> tuple[str, list[str]]:
+    """The size of the traced result of an adapted layer, and the guards on the number of tokens."""
+    size, *guards = _printed("kernels", "any number of tokens")
+    return size, guards
+
+
 def _printed(what: str, of: str) -> list[str]:
     pytest.importorskip("triton.backends.nvidia", reason="Triton's compiler for CUDA is not there")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -174,6 +180,40 @@ def traced_adapted_linear(
                 yield str(node.args[0])
 
 
+def guards_of_any_size() -> Iterator[str]:
+    """What has to hold of the number of tokens for the traced code of an adapted layer."""
+    import torch
+    from torch._functorch.aot_autograd import aot_function, make_boxed_func
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        ShapeEnv,
+        StatelessSymbolicContext,
+    )
+
+    from beltrami.kernels.hyplora.adapted_linear_operator import adapted_linear_operator
+    from beltrami.kernels.hyplora.gain import Gain
+
+    def function(*tensors: Any) -> Any:
+        x, weight, down, up = tensors
+        return adapted_linear_operator(x, weight, None, down, up, Gain(0.3, 2.0, 10.0))
+
+    sizes = [(6, 256), (512, 256), (32, 256), (512, 32)]
+    x, *rest = (torch.empty(s, dtype=torch.bfloat16, requires_grad=True) for s in sizes)
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    any_size = StatelessSymbolicContext([DimDynamic.DYNAMIC, DimDynamic.STATIC])
+    tensors = [mode.from_tensor(x, symbolic_context=any_size)]
+    tensors += [mode.from_tensor(t, static_shapes=True) for t in rest]
+
+    def keep(graph: Any, _: Any) -> Any:
+        return make_boxed_func(graph)
+
+    with mode:
+        y = aot_function(function, keep, keep, dynamic=True)(*tensors)
+    yield " ".join(map(str, y.shape))
+    yield from (str(guard.expr) for guard in mode.shape_env.guards)
+
+
 def _pretend_to_have_a_gpu() -> None:
     """Triton reads kernels for the GPU that is there."""
     from triton.backends.compiler import GPUTarget
@@ -194,6 +234,7 @@ if __name__ == "__main__":
             "many tokens, learned c": lambda: traced_adapted_linear(8192, learned=True),
             "some tokens": lambda: traced_adapted_linear(512),
             "on a GPU": lambda: traced_adapted_linear(8192, device="cuda"),
+            "any number of tokens": guards_of_any_size,
         }
     else:
         printed = {"row_gaps": row_gaps, "adapted_linear": adapted_linear}

@@ -21,7 +21,7 @@ from beltrami.kernels.hyplora import (
 )
 from beltrami.kernels.launch.launcher import launch
 from tests.kernels.checks import saved_bytes
-from tests.kernels.compiling import kernels_seen, spills_of
+from tests.kernels.compiling import kernels_seen, size_guards, spills_of
 
 C, SCALING = 0.3, 1.7
 # Products of narrow dtypes are rounded, in another order than float64's.
@@ -195,7 +195,10 @@ def test_inputs_and_gradients_of_any_layout(
             few = adapted_linear(tokens, *weights, C, fused=True)
         outcomes.append((y.detach(), dx, few))
     for expected, found in zip(*outcomes, strict=True):
-        assert torch.equal(found, expected)
+        if device == "cpu":
+            assert torch.equal(found, expected)
+        else:  # cuBLAS multiplies a transposed matrix by another kernel
+            torch.testing.assert_close(found, expected, rtol=2.0**-6, atol=2.0**-6)
 
 
 @pytest.mark.parametrize("one_pass", [1, 4096])
@@ -294,6 +297,15 @@ def test_its_operators_are_sound(device: str) -> None:
             back = (*parts, None if learned is None else learned.detach(), *settings[1:], wanted)
             torch.library.opcheck(operators.adapted_linear_backward.default, back)
     torch.library.opcheck(operators.add_product_.default, (dy.clone(), kept[0], up.detach()))
+
+
+def test_no_number_of_tokens_is_a_number_of_the_code() -> None:
+    """As traced for a GPU; but many tokens go another way than few."""
+    size, guards = size_guards()
+    tokens, width = size.split()
+    assert width == "512"
+    assert not tokens.isdigit()
+    assert guards == [f"{tokens} < {adapted_linear_triton.ONE_PASS}"]
 
 
 def test_batches_of_any_size_are_one_code(device: str) -> None:

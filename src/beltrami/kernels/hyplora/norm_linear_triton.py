@@ -7,6 +7,8 @@ its gradient. No sum is spread over programs: the same input gives the same bits
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -108,7 +110,8 @@ def input_gradient(
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int, int]:
     """x with the numbers of a row side by side, how many rows, and how far apart they are."""
-    n, columns = x.shape[:-1].numel(), x.shape[-1]
+    *rows, columns = x.shape
+    n = math.prod(rows)  # not numel(), which makes a number of a size that may change
     if x.is_contiguous():
         return x, n, columns
     flat = x.reshape(n, columns)
