@@ -110,7 +110,7 @@ def _tied_pairs(counts: Tensor) -> int:
 def _inversions(values: Tensor) -> int:
     """How many pairs i < j have values[i] > values[j], by merging sorted runs of doubled length."""
     missing = (1 << (len(values) - 1).bit_length()) - len(values)
-    values = torch.cat([values, values.max().expand(missing)])  # behind all, and above none
+    values = torch.cat([values, values.max().expand(missing)])  # behind all, below none of them
     total, run = 0, 1
     while run < len(values):
         first, second = values.view(-1, 2, run).unbind(1)

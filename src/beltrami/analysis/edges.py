@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from beltrami.analysis.checks import check_same_length, check_tensor, numbers
 from beltrami.analysis.results import Result
@@ -92,12 +93,8 @@ def average_precision(scores: Tensor, labels: Tensor) -> float:
 def roc_auc(scores: Tensor, labels: Tensor) -> float:
     """The chance that an edge scores higher than another pair; equal scores count half."""
     steps = _steps(*_checked(scores, labels))
-    wrong = steps.called - steps.hits
-    gained = wrong.diff(prepend=wrong.new_zeros(1))
-    before = torch.cat([steps.hits.new_zeros(1), steps.hits[:-1]])
-    # under each false step, the edges that score higher and half of those that score the same
-    area = (gained * (before + steps.hits) / 2).sum().item()
-    return area / (steps.hits[-1].item() * wrong[-1].item())
+    hits, wrong = (pad(count, (1, 0)) for count in (steps.hits, steps.called - steps.hits))
+    return (torch.trapezoid(hits, wrong) / (hits[-1] * wrong[-1])).item()
 
 
 class _Steps(NamedTuple):

@@ -76,12 +76,10 @@ def gaussian_like(points: Tensor, *, seed: int = 0) -> Tensor:
     g = torch.Generator().manual_seed(seed)
     n, d = x.shape
     if n <= d + 1:
-        turned: Tensor = _centred_basis(n, n - 1, g, x) @ (
-            _centred_basis(n, n - 1, g, x).mT @ centred
-        )
-        return mean + turned
+        to, turned = _centred_basis(n, n - 1, g, x), _centred_basis(n, n - 1, g, x)
+        return mean + to @ (turned.mT @ centred)
     values, vectors = torch.linalg.eigh(centred.mT @ centred)
-    spread = torch.where(values > 0, values, 0.0).sqrt()
+    spread = values.clamp(min=0.0).sqrt()
     drawn: Tensor = mean + (_centred_basis(n, d, g, x) * spread) @ vectors.mT
     return drawn
 

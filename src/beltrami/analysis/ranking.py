@@ -89,7 +89,10 @@ def reconstruction(
     if len(pairs) == 0:
         raise ValueError("pairs is empty: there is nothing to rank")
     if sample is not None:
-        pairs = pairs[_drawn(pairs[:, 0], sample, seed)]
+        nodes = pairs[:, 0].unique()
+        g = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(nodes), generator=g)[: check_integer("sample", sample)]
+        pairs = pairs[torch.isin(pairs[:, 0], nodes[drawn.to(nodes.device)])]
     if known is not None:
         known = _checked_pairs("known", known, count, unique=False)
         if known.device != pairs.device:
@@ -250,14 +253,6 @@ def _result(pairs: Tensor, table: _ByNode, negatives: Tensor) -> Reconstruction:
         pairs=pairs,
         nodes=nodes,
     )
-
-
-def _drawn(first: Tensor, sample: int, seed: int) -> Tensor:
-    """Which pairs belong to the nodes that are drawn."""
-    check_integer("sample", sample)
-    nodes = first.unique()
-    draw = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:sample]
-    return torch.isin(first, nodes[draw.to(nodes.device)])
 
 
 def _checked_pairs(name: str, pairs: Tensor, count: int, *, unique: bool = True) -> Tensor:

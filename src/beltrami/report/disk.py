@@ -259,14 +259,8 @@ def _tree(
     for i in large:  # small nodes last: they would vanish below the large ones otherwise
         facts = [f"depth {depth[i]}"] if colour == "depth" else []
         facts += [f"{size[i]} below"] if size[i] else []
-        note = f" ({', '.join(facts)})" if facts else ""
-        z, label, radius = places[i], markup(labels[i]), 2.6 + 1.1 * math.log1p(size[i])
-        circles.append(
-            f'<circle class="node {classes[i]}" data-node="{i}" data-parent="{parent[i]}" '
-            f'data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{label}" '
-            f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
-            f"<title>{label}{note}</title></circle>"
-        )
+        data = f'class="node {classes[i]}" data-node="{i}" data-parent="{parent[i]}"'
+        circles.append(_circle(data, places[i], size[i], labels[i], facts))
     worth = [i for i in large if size[i] > 0 or len(size) <= LABEL_ALL]
     order = dict.fromkeys([*near, *worth])
     return [
@@ -275,6 +269,16 @@ def _tree(
         label_group(places, labels, list(order)),
         *(_legend(depth, classes) if colour == "depth" else []),
     ]
+
+
+def _circle(data: str, z: complex, size: int, label: str, facts: Sequence[str]) -> str:
+    label, note = markup(label), f" ({', '.join(facts)})" if facts else ""
+    radius = 2.6 + 1.1 * math.log1p(size)
+    return (
+        f'<circle {data} data-x="{z.real!r}" data-y="{z.imag!r}" data-label="{label}" '
+        f'cx="{RADIUS * z.real:.3f}" cy="{RADIUS * z.imag:.3f}" r="{radius:.2f}">'
+        f"<title>{label}{note}</title></circle>"
+    )
 
 
 def _classes(parent: Sequence[int], depth: Sequence[int], colour: Colour) -> list[str]:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from html import escape
 from importlib.resources import files
+from itertools import accumulate
 
 # XML 1.0 has no way to write these, not even escaped; lone surrogates cannot be encoded at all.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -42,12 +43,8 @@ def shorten(text: str, room: float, font: float) -> str:
     if text_width(text, font) <= room:
         return text
     left = room - text_width("…", font)
-    count = 0
-    for letter in text:
-        left -= font * _letter_width(letter)
-        if left < 0:
-            break
-        count += 1
+    widths = accumulate(font * _letter_width(letter) for letter in text)
+    count = sum(width <= left for width in widths)
     return text[:count].rstrip() + "…"
 
 
