@@ -43,6 +43,10 @@ def each(
     return pytest.mark.parametrize(("case", "kind"), rows)
 
 
+def first_of_each_layer(case: Case, kind: str) -> bool:
+    return case is next(c for c in CASES if c.layer is case.layer and kind in c.kinds)
+
+
 def call(model: torch.nn.Module, inputs: Inputs) -> Tensor:
     """The output, with the same dropout at every call."""
     torch.manual_seed(0)
@@ -156,7 +160,7 @@ def test_the_table_tries_every_manifold_a_layer_accepts(layer: type[torch.nn.Mod
 # --- parameters -----------------------------------------------------------------------------------
 
 
-@each()
+@each(*ONCE)
 def test_parameters(case: Case, kind: str) -> None:
     layer = case.make(KINDS[kind](1.0))
     for module in layer.modules():
@@ -222,7 +226,7 @@ class Named(torch.nn.Module):
         return out
 
 
-@each(*ONCE, where=lambda case, _: not case.random)
+@each(*ONCE, where=lambda case, kind: not case.random and first_of_each_layer(case, kind))
 def test_fx_traces_around_layers(case: Case, kind: str) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -249,7 +253,7 @@ def test_shape(case: Case, kind: str) -> None:
         assert out.dtype == torch.float32
 
 
-@each(where=lambda case, _: case.rowwise)
+@each(*ONCE, where=lambda case, _: case.rowwise)
 def test_empty_batch(case: Case, kind: str) -> None:
     model = build(case, kind)
     for batch in [(0,)] if case.lead == 1 else [(0,), (2, 0), (0, 3)]:
@@ -260,7 +264,7 @@ def test_empty_batch(case: Case, kind: str) -> None:
             assert g is None or (g.shape == p.shape and not g.any())
 
 
-@each(where=lambda case, _: case.rowwise)
+@each(*ONCE, where=lambda case, _: case.rowwise)
 def test_rows_do_not_see_each_other(case: Case, kind: str) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -312,7 +316,7 @@ def test_strided_input(case: Case, kind: str) -> None:
 # --- values ---------------------------------------------------------------------------------------
 
 
-@each()
+@each(*ONCE)
 def test_points(case: Case, kind: str) -> None:
     for seed, c in enumerate((0.3, 1.0, 2.5)):
         model = build(case, kind, seed=seed, c=c)
@@ -322,7 +326,7 @@ def test_points(case: Case, kind: str) -> None:
         model.target.check_point(out)
 
 
-@each()
+@each(*ONCE)
 def test_every_parameter_has_its_gradient(case: Case, kind: str) -> None:
     """Against differences along a random direction, in float64; and no parameter is dead."""
     step = 1e-5
@@ -479,7 +483,7 @@ def test_half_precision_stays_in_the_ball(case: Case, kind: str) -> None:
 # --- saving and copying ---------------------------------------------------------------------------
 
 
-@each()
+@each(*ONCE)
 def test_state_dict_round_trip(case: Case, kind: str, tmp_path: Path) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -493,7 +497,7 @@ def test_state_dict_round_trip(case: Case, kind: str, tmp_path: Path) -> None:
     assert torch.equal(call(fresh, inputs), out)
 
 
-@each()
+@each(*ONCE, where=first_of_each_layer)
 def test_deepcopy(case: Case, kind: str) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -521,10 +525,6 @@ def _manifolds(model: Model) -> Iterator[Manifold]:
 
 
 # --- torch.compile --------------------------------------------------------------------------------
-
-
-def first_of_each_layer(case: Case, kind: str) -> bool:
-    return case is next(c for c in CASES if c.layer is case.layer and kind in c.kinds)
 
 
 def compiled_agrees(model: Model, compiled: torch.nn.Module, inputs: Inputs) -> None:
@@ -593,7 +593,7 @@ def cuda() -> Iterator[None]:
 
 
 @pytest.mark.gpu
-@each(where=lambda case, _: not case.random)
+@each(*ONCE, where=lambda case, _: not case.random)
 def test_cuda_gives_what_the_cpu_gives(case: Case, kind: str, cuda: None) -> None:
     model = build(case, kind)
     inputs = feed(case, model)
@@ -606,7 +606,7 @@ def test_cuda_gives_what_the_cpu_gives(case: Case, kind: str, cuda: None) -> Non
 
 
 @pytest.mark.gpu
-@each()
+@each(*ONCE)
 def test_cuda_does_not_wait(case: Case, kind: str, cuda: None) -> None:
     model = build(case, kind)
     inputs = differentiable({name: t.cuda() for name, t in feed(case, model).items()})
