@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beltrami.diagnosis.samples import sample_rows
+from beltrami.diagnosis.source import sample_rows
 
 
 def test_large_data_give_samples_that_share_nothing() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,11 +130,8 @@ def sample_negatives(edges: Tensor, nodes: int, count: int, generator: torch.Gen
 
 def first_of_each(codes: Tensor) -> Tensor:
     """Distinct values in the order in which they first turn up."""
-    _, inverse = torch.unique(codes, return_inverse=True)
-    first = torch.full((len(codes),), len(codes)).scatter_reduce(
-        0, inverse, torch.arange(len(codes)), "amin"
-    )
-    return codes[first[first < len(codes)].sort().values]
+    _, first = np.unique(codes.numpy(), return_index=True)
+    return codes[torch.from_numpy(np.sort(first))]
 
 
 def _check_shares(shares: tuple[float, float, float]) -> None:

@@ -39,7 +39,6 @@ from beltrami.diagnosis.curvature import curvature
 from beltrami.diagnosis.pictures import pictures
 from beltrami.diagnosis.products import products
 from beltrami.diagnosis.prompts import check_model, prompts
-from beltrami.diagnosis.samples import sample_rows
 from beltrami.diagnosis.source import (
     Drawn,
     GraphSource,
@@ -47,6 +46,7 @@ from beltrami.diagnosis.source import (
     Tick,
     VectorSource,
     open_source,
+    sample_rows,
 )
 from beltrami.diagnosis.superposition import superposition
 from beltrami.diagnosis.table import table

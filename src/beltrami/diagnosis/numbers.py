@@ -60,3 +60,12 @@ def norm_summary(ordered: Tensor, quantiles: int) -> dict[str, Any]:
         "most": float(ordered[-1]),
         "quantiles": [significant(v) for v in ordered[at].tolist()],
     }
+
+
+def fact_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is known of a source, as name and value for a page."""
+    rows = []
+    for name, value in facts.items():
+        style = {int: ",", float: ".3g"}.get(type(value), "")
+        rows.append((name.replace("_", " ").capitalize(), f"{value:{style}}"))
+    return rows

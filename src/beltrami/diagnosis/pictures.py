@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from beltrami.analysis.curvature_fit import fit_curvature
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.horopca import horopca
@@ -39,11 +37,11 @@ def pictures(source: Source, drawn: Drawn, seed: int, tick: Tick) -> dict[str, A
     c = (bend / diameter) ** 2
     tick(0.2)
     start = hmds(d, c, components=min(DIMENSIONS, len(d) - 1)).points
-    seen = {"hMDS": hmds(d, c)}
-    seen["tangent PCA"] = _again(d, tangent_pca(start, c))
+    seen = {"hMDS": hmds(d, c), "tangent PCA": tangent_pca(start, c)}
     tick(0.4)
-    lowered = horopca(start, c, seed=seed, tick=lambda share: tick(0.4 + 0.6 * share))
-    seen["HoroPCA"] = _again(d, lowered)
+    seen["HoroPCA"] = horopca(start, c, seed=seed, tick=lambda share: tick(0.4 + 0.6 * share))
+    for name in ("tangent PCA", "HoroPCA"):  # whose distortion was that of the embedding before
+        seen[name] = lowered_distances(d, seen[name].points, seen[name].c)
     return {
         "c": c,
         "bend": bend,
@@ -51,11 +49,6 @@ def pictures(source: Source, drawn: Drawn, seed: int, tick: Tick) -> dict[str, A
         "labels": [source.label(row) for row in rows.tolist()],
         "methods": {name: _shown(seen[name]) for name in METHODS},
     }
-
-
-def _again(d: torch.Tensor, lowered: Lowered) -> Lowered:
-    """With the distortion of the distances themselves, not of the embedding before."""
-    return lowered_distances(d, lowered.points, lowered.c)
 
 
 def _shown(lowered: Lowered) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 
 from beltrami.analysis.curvature_fit import LADDER
 from beltrami.analysis.intervals import Interval
-from beltrami.diagnosis.numbers import Mean, as_interval, number
+from beltrami.diagnosis.numbers import Mean, as_interval, fact_rows, number
 from beltrami.diagnosis.pictures import METHODS
 from beltrami.diagnosis.sentences import sentence
 from beltrami.diagnosis.superposition_report import superposition_section
@@ -448,9 +448,7 @@ def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source = document["source"]
     yield "Source", f"{source['name']} ({source['kind']})"
     yield "Points that are used", f"{source['points']:,}"
-    for name, value in source["facts"].items():
-        text = f"{value:.3g}" if isinstance(value, float) else str(value)
-        yield name.replace("_", " ").capitalize(), f"{value:,}" if isinstance(value, int) else text
+    yield from fact_rows(source["facts"])
     settings = document["settings"]
     yield "Sample", f"{settings['sample']:,} points, {settings['repeats']} times"
     yield "Seed", str(settings["seed"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,16 @@ class Drawn:
     rows: Tensor
     distances: Tensor
     points: Tensor | None = None
+
+
+def sample_rows(count: int, sample: int, repeats: int, seed: int) -> Iterator[Tensor]:
+    """Numbers of points, the base point first: so many samples, which share none if they can."""
+    g = torch.Generator().manual_seed(seed)
+    if count >= sample * repeats:
+        yield from torch.randperm(count, generator=g)[: sample * repeats].split(sample)
+        return
+    for _ in range(repeats):
+        yield torch.randperm(count, generator=g)[:sample]
 
 
 class Source(ABC):

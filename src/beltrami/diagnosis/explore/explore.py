@@ -12,6 +12,7 @@ from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.diagnosis.explore.graph_cloud import graph_cloud
 from beltrami.diagnosis.explore.run_cloud import is_run, run_cloud
 from beltrami.diagnosis.explore.vector_cloud import vector_cloud
+from beltrami.diagnosis.numbers import fact_rows
 from beltrami.diagnosis.source import GraphSource, Source, Tick, open_source
 from beltrami.options import refuse_given
 from beltrami.report.explorer import Cloud, explorer_page
@@ -90,8 +91,5 @@ def _as_diagnosis(config: ExploreConfig) -> DiagnoseConfig:
 
 
 def _facts(source: Source, shown: int) -> list[tuple[str, str]]:
-    facts = [("Shown", f"{shown:,} of {source.count:,}")]
-    for name, value in source.facts.items():
-        words = name.replace("_", " ").capitalize()
-        facts.append((words, f"{value:,}" if isinstance(value, int) else str(value)))
+    facts = [("Shown", f"{shown:,} of {source.count:,}"), *fact_rows(source.facts)]
     return [*facts, ("Made by", f"beltrami {__version__}")]
