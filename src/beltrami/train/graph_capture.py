@@ -16,17 +16,21 @@ from beltrami.train.processes import Processes
 WARMUP_STEPS = 3  # eager steps before the capture, which allocate what is made on first use
 
 
+def can_capture(processes: Processes) -> bool:
+    """Whether steps are captured: on a GPU, by one process, as collectives are not captured."""
+    return processes.device.type == "cuda" and processes.world_size == 1
+
+
 class CapturedStep:
     """Call `step`; on a GPU capture it after a few calls, and replay the graph from then on.
 
-    With several processes all steps stay eager, as collectives are not captured. Calls must happen
-    inside `capture_stream`.
+    Where `can_capture` says no, all steps stay eager. Calls must happen inside `capture_stream`.
     """
 
     def __init__(self, step: Callable[[], None], processes: Processes) -> None:
         self._step = step
         self._graph: torch.cuda.CUDAGraph | None = None
-        self.captures = processes.device.type == "cuda" and processes.world_size == 1
+        self.captures = can_capture(processes)
         self._eager_steps = 0
 
     def __call__(self) -> None:

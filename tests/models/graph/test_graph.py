@@ -1,15 +1,17 @@
-"""Graph networks: limits, twins of equal size, tasks that are learned, loops that keep the best."""
+"""Graph networks: limits, twins of equal size, tasks that are learned."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from beltrami.data.graph_splits import split_links, split_nodes
 from beltrami.data.graph_trees import disease_like_tree
@@ -24,17 +26,37 @@ from beltrami.models.graph import (
     count_parameters,
     evaluate_links,
     evaluate_nodes,
-    fit,
-    link_prediction_step,
+    link_prediction_loss,
     macro_f1,
     matched_twin,
-    node_classification_step,
+    node_classification_loss,
 )
 from beltrami.optim import create_optimizer
+from beltrami.train import loop
+from beltrami.train.session import Session
 
 TREE = disease_like_tree(branching=3, depth=4)
 LAYERS = ("hybonet", "htc", "hgcn", "attention")
 SMALL = GraphConfig(features=8, widths=(8, 4), heads=2)
+
+
+def fit(
+    model: nn.Module, loss: Callable[[], Tensor], validate: Callable[[], float], epochs: int = 40
+) -> list[float]:
+    """Full-batch steps; returns their losses."""
+    session = Session()
+    optimizer = create_optimizer(model, "adamw", lr=0.02)
+    loop.train(
+        model,
+        optimizer,
+        loss,
+        lambda epoch, start: iter([()]),
+        steps=epochs,
+        session=session,
+        validate=validate,
+        validate_every=5,
+    )
+    return [entry["loss"] for entry in session.history]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -81,13 +103,10 @@ def test_nodes_are_learned(geometry: str) -> None:
     config = replace(SMALL, layer="hgcn", geometry=geometry, widths=(16, 8))
     model = NodeClassifier(config, 2, head="distance" if geometry == "ball" else "mlr")
     split = split_nodes(TREE.labels, seed=0)
-    optimizer = create_optimizer(model, "adamw", lr=0.02)
     losses = fit(
         model,
-        lambda: node_classification_step(model, TREE, split, optimizer),
+        lambda: node_classification_loss(model, TREE, split),
         lambda: evaluate_nodes(model, TREE, split.validation)["macro_f1"],
-        epochs=40,
-        every=5,
     )
     assert losses[-1] < 0.6 * losses[0]
     majority = TREE.labels[split.test].bincount().max() / len(split.test)
@@ -105,14 +124,11 @@ def test_links_are_learned(layer: str, geometry: str) -> None:
     tree = Graph("tree", TREE.edges, codes / codes.std())
     split = split_links(tree, seed=0, shares=(0.6, 0.2, 0.2))
     model = LinkPredictor(replace(SMALL, layer=layer, geometry=geometry, widths=(16, 8)))
-    optimizer = create_optimizer(model, "adamw", lr=0.02)
     generator = torch.Generator().manual_seed(0)
     losses = fit(
         model,
-        lambda: link_prediction_step(model, tree, split, optimizer, generator),
+        lambda: link_prediction_loss(model, tree, split, generator),
         lambda: evaluate_links(model, tree, split, "validation")["roc_auc"],
-        epochs=40,
-        every=5,
     )
     assert losses[-1] < 0.7 * losses[0]
     assert evaluate_links(model, tree, split, "validation")["average_precision"] > 0.65
@@ -136,11 +152,10 @@ def test_hidden_edges_carry_no_messages() -> None:
             return self.weight.expand(pairs.shape[1])
 
     model = Spy()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     generator = torch.Generator().manual_seed(0)
     for hidden in (0.0, 0.25):
-        loss = link_prediction_step(model, TREE, split, optimizer, generator, hidden=hidden)
-        assert loss == pytest.approx(math.log(2))
+        loss = link_prediction_loss(model, TREE, split, generator, hidden=hidden)
+        assert loss.item() == pytest.approx(math.log(2))
         edges, pairs = seen[-1]
         half = pairs.shape[1] // 2
         asked = {tuple(pair) for pair in pairs[:, :half].t().tolist()}
@@ -155,7 +170,7 @@ def test_hidden_edges_carry_no_messages() -> None:
         others = {tuple(pair) for pair in pairs[:, half:].t().tolist()}
         assert not others & train
     with pytest.raises(ValueError, match="hidden must be a share below 1, got 1"):
-        link_prediction_step(model, TREE, split, optimizer, generator, hidden=1)
+        link_prediction_loss(model, TREE, split, generator, hidden=1)
 
 
 def test_fermi_dirac() -> None:
@@ -186,31 +201,13 @@ def test_macro_f1(pairs: list[tuple[int, int]]) -> None:
     assert macro_f1(predicted, truth, 4) == pytest.approx(sum(scores) / len(scores))
 
 
-def test_fit_keeps_the_best() -> None:
-    model = nn.Linear(1, 1, bias=False)
-    values = iter([1.0, 3.0, 2.0, 2.5, 9.0])
-
-    def step() -> float:
-        with torch.no_grad():
-            model.weight.fill_(next(values))
-        return 0.5
-
-    losses = fit(model, step, lambda: model.weight.item(), epochs=9, patience=2)
-    assert len(losses) == 4  # two validations without a better score
-    assert model.weight.item() == 3.0
-    with pytest.raises(FloatingPointError, match="step 1 is nan"):
-        fit(model, lambda: math.nan, lambda: 0.0, epochs=3)
-
-
 def test_the_same_seed_gives_the_same_model() -> None:
     scores = []
     for _ in range(2):
         torch.manual_seed(3)
         model = NodeClassifier(replace(SMALL, dropout=0.2), 2)
         split = split_nodes(TREE.labels, seed=3)
-        optimizer = create_optimizer(model, "adamw", lr=0.02)
-        for _ in range(3):
-            node_classification_step(model, TREE, split, optimizer)
+        fit(model, partial(node_classification_loss, model, TREE, split), lambda: 0.0, epochs=3)
         scores.append(model.eval()(TREE.features, TREE.edge_index))
     assert torch.equal(*scores)
 

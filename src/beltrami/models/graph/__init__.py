@@ -6,10 +6,9 @@ from beltrami.models.graph.model import GraphEncoder, LinkPredictor, NodeClassif
 from beltrami.models.graph.tasks import (
     evaluate_links,
     evaluate_nodes,
-    fit,
-    link_prediction_step,
+    link_prediction_loss,
     macro_f1,
-    node_classification_step,
+    node_classification_loss,
 )
 from beltrami.models.parameters import count_parameters
 
@@ -22,9 +21,8 @@ __all__ = [
     "count_parameters",
     "evaluate_links",
     "evaluate_nodes",
-    "fit",
-    "link_prediction_step",
+    "link_prediction_loss",
     "macro_f1",
     "matched_twin",
-    "node_classification_step",
+    "node_classification_loss",
 ]

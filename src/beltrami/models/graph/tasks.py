@@ -1,14 +1,10 @@
-"""Training steps and evaluations of the two tasks on graphs, and a small full-batch loop."""
+"""Losses and evaluations of the two tasks on graphs."""
 
 from __future__ import annotations
-
-import copy
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import Optimizer
 
 from beltrami.analysis import average_precision, roc_auc
 from beltrami.data.graph_splits import LinkSplit, NodeSplit, sample_negatives
@@ -20,17 +16,10 @@ Metrics = dict[str, float]
 # --- node classification --------------------------------------------------------------------------
 
 
-def node_classification_step(
-    model: nn.Module, graph: Graph, split: NodeSplit, optimizer: Optimizer
-) -> float:
-    """One full-batch step of cross-entropy on the training nodes; returns the loss before it."""
-    model.train()
-    optimizer.zero_grad()
+def node_classification_loss(model: nn.Module, graph: Graph, split: NodeSplit) -> Tensor:
+    """Cross-entropy on all training nodes."""
     scores = model(graph.features, graph.edge_index)[split.train]
-    loss = F.cross_entropy(scores, _labels(graph)[split.train])
-    loss.backward()
-    optimizer.step()
-    return loss.item()
+    return F.cross_entropy(scores, _labels(graph)[split.train])
 
 
 @torch.no_grad()
@@ -69,30 +58,27 @@ def _labels(graph: Graph) -> Tensor:
 # --- link prediction ------------------------------------------------------------------------------
 
 
-def link_prediction_step(
+def link_prediction_loss(
     model: nn.Module,
     graph: Graph,
     split: LinkSplit,
-    optimizer: Optimizer,
     generator: torch.Generator,
     *,
     hidden: float = 0.3,
-) -> float:
-    """One full-batch step of logistic loss: training edges against as many other pairs, drawn anew.
+) -> Tensor:
+    """Logistic loss of training edges against as many other pairs, drawn anew.
 
     The other pairs may be edges of validation or test, which training must not know.
 
     Args:
         model: a `LinkPredictor`. graph, split: what it is trained on.
-        optimizer: of its parameters. generator: of the draws, on the CPU.
+        generator: of the draws, on the CPU.
         hidden: share of the training edges, drawn anew, that messages do not pass along in this
             step and that alone are asked for, as those of the test will be. With 0, all are asked
             for and messages pass along all.
     """
     if not 0 <= hidden < 1:
         raise ValueError(f"hidden must be a share below 1, got {hidden}")
-    model.train()
-    optimizer.zero_grad()
     positives, edge_index = split.train, split.edge_index
     if hidden:
         order = torch.randperm(positives.shape[1], generator=generator).to(positives.device)
@@ -105,10 +91,7 @@ def link_prediction_step(
     scores = model(graph.features, edge_index, pairs)
     truth = torch.zeros_like(scores)
     truth[:count] = 1
-    loss = F.binary_cross_entropy_with_logits(scores, truth)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
+    return F.binary_cross_entropy_with_logits(scores, truth)
 
 
 @torch.no_grad()
@@ -126,46 +109,3 @@ def evaluate_links(model: nn.Module, graph: Graph, split: LinkSplit, part: str =
         "roc_auc": roc_auc(scores, truth),
         "average_precision": average_precision(scores, truth),
     }
-
-
-# --- the loop -------------------------------------------------------------------------------------
-
-
-def fit(
-    model: nn.Module,
-    step: Callable[[], float],
-    validate: Callable[[], float],
-    *,
-    epochs: int,
-    patience: int | None = None,
-    every: int = 1,
-) -> list[float]:
-    """Train, and leave the model as it was where validation was best.
-
-    Args:
-        model: which `step` trains.
-        step: one pass over the data; returns the loss.
-        validate: a score, higher is better, of the model as it is.
-        epochs: calls of `step` at most.
-        patience: stop after this many validations without a better score; never if None.
-        every: validate after each that many steps.
-
-    Returns: the loss of each step. A loss that is not finite raises `FloatingPointError`.
-    """
-    losses: list[float] = []
-    best, best_state, waited = -float("inf"), None, 0
-    for epoch in range(1, epochs + 1):
-        losses.append(step())
-        if not abs(losses[-1]) < float("inf"):
-            raise FloatingPointError(f"the loss of step {epoch} is {losses[-1]}")
-        if epoch % every and epoch != epochs:
-            continue
-        score = validate()
-        waited += 1
-        if score > best:
-            best, best_state, waited = score, copy.deepcopy(model.state_dict()), 0
-        if patience is not None and waited >= patience:
-            break
-    if best_state is not None:
-        model.load_state_dict(best_state)
-    return losses

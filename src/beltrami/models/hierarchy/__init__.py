@@ -1,8 +1,8 @@
 """Embeddings of trees and taxonomies.
 
 - `sarkar` places a tree without training, at any precision.
-- `ConeEmbedding` and `train_cones` learn entailment cones; `split_closure` makes the sets of pairs
-  they are judged by.
+- `ConeEmbedding` has entailment cones, and `cone_loss` is what they learn by; `split_closure` makes
+  the sets of pairs they are judged by.
 """
 
 from beltrami.models.hierarchy.closure_split import ClosureSplit, corrupt_pairs, split_closure
@@ -11,7 +11,6 @@ from beltrami.models.hierarchy.cones import (
     cone_loss,
     epoch_pairs,
     judge_cones,
-    train_cones,
 )
 from beltrami.models.hierarchy.sarkar import PrecisionWarning, SarkarEmbedding, lost_edges, sarkar
 from beltrami.models.hierarchy.sarkar_bound import distortion_bound, edge_length_for
@@ -33,5 +32,4 @@ __all__ = [
     "sarkar",
     "spherical_code",
     "split_closure",
-    "train_cones",
 ]

@@ -6,7 +6,6 @@ A node's cone should hold its descendants (Ganea, Bécigneul and Hofmann 2018). 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -15,7 +14,6 @@ from torch.nn import functional as F
 
 from beltrami.analysis.edges import EdgeScores, classify_edges
 from beltrami.geometry import Manifold
-from beltrami.geometry.checks import check_integer
 from beltrami.losses.entailment import (
     MARGIN,
     MIN_RADIUS,
@@ -116,52 +114,6 @@ def epoch_pairs(
     true = split.train[torch.randperm(len(split.train), generator=generator)]
     false = corrupt_pairs(true, split.train, split.nodes, count=corruptions, generator=generator)
     return true, false
-
-
-def train_cones(
-    embedding: ConeEmbedding,
-    split: ClosureSplit,
-    optimizer: torch.optim.Optimizer,
-    *,
-    epochs: int,
-    batch_size: int = 256,
-    corruptions: int = CORRUPTIONS,
-    margin: float = MARGIN,
-    seed: int = 0,
-    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-) -> None:
-    """Train on the true pairs of a split against fresh false ones in every epoch (`epoch_pairs`).
-
-    Args:
-        embedding: what to train, in place.
-        split: its `train` pairs are used and no others.
-        optimizer: over the embedding's parameters, a Riemannian one for hyperbolic points.
-        epochs: passes over the true pairs.
-        batch_size: true pairs a step.
-        corruptions: false pairs for each true one and each of its two ends.
-        margin: γ, see `losses.entailment_loss`.
-        seed: of the order and the false pairs.
-        on_epoch: called with the epoch's number, from 1, and its mean loss a true pair.
-    """
-    check_integer("epochs", epochs)
-    check_integer("batch_size", batch_size)
-    check_split(embedding, split)
-    device = embedding.weight.device
-    for epoch in range(epochs):
-        true, false = (
-            pairs.to(device)
-            for pairs in epoch_pairs(split, seed=seed, epoch=epoch, corruptions=corruptions)
-        )
-        total = torch.zeros((), device=device)
-        for start in range(0, len(true), batch_size):
-            part = slice(start, start + batch_size)
-            optimizer.zero_grad()
-            loss = cone_loss(embedding, true[part], false[part], margin=margin)
-            (loss / len(true[part])).backward()
-            optimizer.step()
-            embedding.keep_outside()
-            total += loss.detach()
-        on_epoch(epoch + 1, total.item() / len(true))
 
 
 def check_split(embedding: ConeEmbedding, split: ClosureSplit) -> None:

@@ -5,27 +5,22 @@ Under torchrun the processes share each batch and add up their gradients.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from torch import nn
 
 from beltrami.data import Hierarchy, load_hierarchy
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.models.hierarchy.closure_split import ClosureSplit, split_closure
-from beltrami.models.hierarchy.cones import ConeEmbedding, cone_loss, epoch_pairs, judge_cones
-from beltrami.optim import RiemannianAdam
+from beltrami.models.hierarchy.cones import ConeEmbedding, judge_cones
 from beltrami.recipes.cones.config import NAMES, TWIN, ConesConfig
 from beltrami.recipes.cones.layout import tree_layout
+from beltrami.recipes.cones.training import ConesSettings, train_cones
 from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
-from beltrami.train.best import BestState
 from beltrami.train.session import Session
-from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.results import RunResult
@@ -36,19 +31,6 @@ MANIFOLDS: dict[str, Manifold] = {
     "poincare": PoincareBall(1.0),
     "euclidean": Euclidean(),
 }
-
-
-@dataclass(frozen=True)
-class ConesSettings:
-    """What a training depends on; see `ConesConfig`."""
-
-    share: float
-    dim: int
-    epochs: int
-    batch: int
-    min_radius: float
-    margin: float
-    learning_rate: float
 
 
 class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
@@ -123,10 +105,8 @@ class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
     def train(self, model: nn.Module, trial: Trial[ConesSettings], session: Session) -> None:
         """Riemannian Adam on shown pairs against fresh false ones; the best epoch is kept."""
         assert isinstance(model, ConeEmbedding)
-        with one_thread():
-            train_cones_in_session(
-                model, self.split(trial.settings.share, trial.seed), trial, session=session
-            )
+        split = self.split(trial.settings.share, trial.seed)
+        train_cones(model, split, trial, session)
 
     def evaluate(
         self, model: nn.Module, trial: Trial[ConesSettings], session: Session
@@ -156,36 +136,3 @@ def percent(share: float) -> str:
     """A hundred times the share, with all its digits, so that no two shares have the same text."""
     exact = (Decimal(repr(share)) * 100).normalize()
     return str(exact) if 0 < share < 1e-9 else f"{exact:f}"
-
-
-def train_cones_in_session(
-    embedding: ConeEmbedding, split: ClosureSplit, trial: Trial[ConesSettings], *, session: Session
-) -> None:
-    """`train_cones` with checkpoints, validation after every epoch, and shared batches."""
-    processes, device, batch = session.processes, session.device, trial.settings.batch
-    per_epoch = math.ceil(len(split.train) / batch)
-    steps = trial.settings.epochs * per_epoch
-    optimizer = RiemannianAdam(embedding, lr=trial.settings.learning_rate)
-    best = BestState(embedding)
-    done = session.begin(steps, model=embedding, optimizer=optimizer, best=best)
-    true, false = epoch_pairs(split, seed=trial.seed, epoch=done // per_epoch)
-    for step in range(done, steps):
-        epoch, place = divmod(step, per_epoch)
-        if place == 0 and step > done:
-            true, false = epoch_pairs(split, seed=trial.seed, epoch=epoch)
-        rows = torch.arange(place * batch, min((place + 1) * batch, len(true)))
-        ours = processes.shard(rows)
-        optimizer.zero_grad()
-        loss = cone_loss(
-            embedding, true[ours].to(device), false[ours].to(device), margin=trial.settings.margin
-        ) / len(rows)
-        loss.backward()
-        processes.all_reduce_gradients(embedding.parameters())
-        optimizer.step()
-        embedding.keep_outside()
-        values = {"loss": processes.all_reduce(loss.detach())}
-        if place == per_epoch - 1:
-            score = processes.mean({"f1": judge_cones(embedding, split, "valid").f1})["f1"]
-            best.update(score, step + 1)
-        session.step(step + 1, **values)
-    best.restore()

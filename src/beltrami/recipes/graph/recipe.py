@@ -31,7 +31,6 @@ from beltrami.recipes.graph.training import GraphSettings, Task, link_task, node
 from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
-from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.results import RunResult
@@ -149,11 +148,8 @@ class GraphRecipe(Recipe[GraphRunConfig, GraphSettings]):
     def train(self, model: nn.Module, trial: Trial[GraphSettings], session: Session) -> None:
         """Full-batch steps; the best epoch on validation data is kept."""
         task = self._task(model, trial, session)
-        if session.device.type == "cpu" and len(self.graph) + self.graph.edges.shape[1] < SMALL:
-            with one_thread():
-                train_graph(model, task, trial, session)
-        else:
-            train_graph(model, task, trial, session)
+        small = len(self.graph) + self.graph.edges.shape[1] < SMALL
+        train_graph(model, task, trial, session, small=small)
 
     def evaluate(
         self, model: nn.Module, trial: Trial[GraphSettings], session: Session

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
-from torch.optim import Optimizer
+from torch import Tensor, nn
 
 from beltrami.data.graph_splits import LinkSplit, NodeSplit
 from beltrami.data.graphs import Graph
@@ -15,13 +14,13 @@ from beltrami.models.graph import (
     GraphConfig,
     evaluate_links,
     evaluate_nodes,
-    link_prediction_step,
-    node_classification_step,
+    link_prediction_loss,
+    node_classification_loss,
 )
 from beltrami.optim import create_optimizer
 from beltrami.recipes.recipe import Trial
-from beltrami.train.best import BestState
-from beltrami.train.seeding import mix_seeds, seeded
+from beltrami.train import loop
+from beltrami.train.seeding import mix_seeds
 from beltrami.train.session import Session
 
 
@@ -30,12 +29,12 @@ class Task:
     """What is done with a model on a graph.
 
     Args:
-        step: one step of an optimiser, its draws by a seed; returns the loss.
+        loss: of all training data, its draws by a seed.
         validate: the score by which epochs and settings are chosen, higher is better.
         test: the measures that are reported.
     """
 
-    step: Callable[[Optimizer, int], float]
+    loss: Callable[[int], Tensor]
     validate: Callable[[], float]
     test: Callable[[], dict[str, float]]
 
@@ -43,7 +42,7 @@ class Task:
 def node_task(model: nn.Module, graph: Graph, split: NodeSplit) -> Task:
     """Classes of nodes; validation by macro F1, which rare classes count in as well."""
     return Task(
-        lambda optimizer, seed: node_classification_step(model, graph, split, optimizer),
+        lambda seed: node_classification_loss(model, graph, split),
         lambda: evaluate_nodes(model, graph, split.validation)["macro_f1"],
         lambda: evaluate_nodes(model, graph, split.test),
     )
@@ -52,12 +51,11 @@ def node_task(model: nn.Module, graph: Graph, split: NodeSplit) -> Task:
 def link_task(model: nn.Module, graph: Graph, split: LinkSplit) -> Task:
     """Edges against other pairs; validation by ROC AUC."""
 
-    def step(optimizer: Optimizer, seed: int) -> float:
-        draws = torch.Generator().manual_seed(seed)
-        return link_prediction_step(model, graph, split, optimizer, draws)
+    def loss(seed: int) -> Tensor:
+        return link_prediction_loss(model, graph, split, torch.Generator().manual_seed(seed))
 
     return Task(
-        step,
+        loss,
         lambda: evaluate_links(model, graph, split, "validation")["roc_auc"],
         lambda: evaluate_links(model, graph, split, "test"),
     )
@@ -76,20 +74,26 @@ class GraphSettings:
 
 
 def train_graph(
-    model: nn.Module, task: Task, trial: Trial[GraphSettings], session: Session
+    model: nn.Module, task: Task, trial: Trial[GraphSettings], session: Session, *, small: bool
 ) -> None:
-    """Train, and leave the model as it was where validation was best."""
-    steps = trial.settings.epochs
-    optimizer = create_optimizer(
-        model, lr=trial.settings.learning_rate, weight_decay=trial.settings.weight_decay
+    """Full-batch steps, each an epoch; leaves the model as it was where validation was best.
+
+    Every process does the same work, so that each adds its share of one loss.
+    """
+    settings, share = trial.settings, 1 / session.processes.world_size
+
+    def seeds(epoch: int, start: int) -> Iterator[tuple[Tensor]]:
+        yield (torch.tensor(mix_seeds(trial.seed, epoch)),)
+
+    loop.train(
+        model,
+        create_optimizer(model, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        lambda seed: share * task.loss(int(seed)),
+        seeds,
+        steps=settings.epochs,
+        session=session,
+        validate=task.validate,
+        validate_every=settings.validate_every,
+        seed=trial.seed,
+        small=small,
     )
-    best = BestState(model)
-    for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):
-        seed = mix_seeds(trial.seed, step)
-        with seeded(seed, session.device):
-            loss = task.step(optimizer, seed)
-        if (step + 1) % trial.settings.validate_every == 0 or step + 1 == steps:
-            score = session.processes.mean({"score": task.validate()})["score"]
-            best.update(score, step + 1)
-        session.step(step + 1, loss=loss)
-    best.restore()

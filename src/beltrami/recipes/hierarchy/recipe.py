@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,10 +18,9 @@ from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Produc
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import NAMES, TWIN, Geometry, HierarchyConfig
-from beltrami.recipes.hierarchy.training import SMALL, train_table
+from beltrami.recipes.hierarchy.training import train_table
 from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.session import Session
-from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.results import RunResult
@@ -157,17 +155,14 @@ class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
             return
         assert isinstance(model, PointTable)
         assert isinstance(trial.settings, TableSettings)
-        nodes = len(self.hierarchy)
-        small = self.config.batch_of(nodes) * self.config.pool_of(nodes) <= SMALL
-        with one_thread() if small else nullcontext():
-            train_table(
-                model,
-                self.relation,
-                self.config,
-                learning_rate=trial.settings.learning_rate,
-                seed=trial.seed,
-                session=session,
-            )
+        train_table(
+            model,
+            self.relation,
+            self.config,
+            learning_rate=trial.settings.learning_rate,
+            seed=trial.seed,
+            session=session,
+        )
 
     def evaluate(self, model: nn.Module, trial: Trial[Settings], session: Session) -> Evaluation:
         """Reconstruction of the closure, distortion of hops, depth against radius."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -13,8 +14,8 @@ from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.recipes.hierarchy.config import HierarchyConfig
-from beltrami.train.graph_capture import CapturedStep, capture_stream
-from beltrami.train.processes import Processes
+from beltrami.train import loop
+from beltrami.train.graph_capture import can_capture
 from beltrami.train.seeding import epoch_order
 from beltrami.train.session import Session
 
@@ -37,85 +38,43 @@ def train_table(
     The sum, not the mean: what a step does to a node then does not depend on who else is in its
     batch. Nodes in very many pairs are held back by the longest step instead.
     """
-    relation = Relation(relation.pairs.to(session.device), relation.count)
+    device, processes = session.device, session.processes
+    relation = Relation(relation.pairs.to(device), relation.count)
     sources, degree = relation.sources, relation.degree
     per_epoch = math.ceil(len(sources) / config.batch_of(relation.count))
-    pool_size = config.pool_of(relation.count)
+    batch, pool_size = math.ceil(len(sources) / per_epoch), config.pool_of(relation.count)
+    most = relation.most_in(batch) if can_capture(processes) else None
     steps = config.epochs * per_epoch
-    draws = torch.Generator(session.device).manual_seed(seed)
-    optimizer = RiemannianSGD(table, lr=1.0)  # gradients come multiplied by the rate
-    done = session.begin(steps, model=table, optimizer=optimizer, draws=draws)
-    for group in optimizer.param_groups:
-        group["lr"] = 1.0  # checkpoints of earlier versions had the rate there
-    with capture_stream(session.device):
-        batch = math.ceil(len(sources) / per_epoch)
-        stepper = _Stepper(table, relation, config, optimizer, session.processes, batch, pool_size)
-        for step in range(done, steps):
-            epoch, place = divmod(step, per_epoch)
-            if place == 0 or step == done:
-                batches = _batches(sources, per_epoch, seed, epoch)
-            burning = step < config.burn_in * steps
-            pool = _pool(relation, pool_size, degree if burning else None, draws)
-            rate = learning_rate * rate_share(step / steps, config.burn_in)
-            session.step(step + 1, loss=stepper.step(batches[place], pool, rate))
+    draws = torch.Generator(device).manual_seed(seed)
+    optimizer = RiemannianSGD(table, lr=learning_rate)
 
+    def shorten(*_: object) -> None:
+        rate = optimizer.param_groups[0]["lr"]
+        shorten_gradient(table.weight, table.manifold, config.max_step / rate)
 
-class _Stepper:
-    """Steps on batches of one size; what a step reads lies in buffers, so that it can be recorded.
+    def batches(epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        nodes = _batches(sources, per_epoch, seed, epoch)
+        for place in range(start, per_epoch):
+            burning = epoch * per_epoch + place < config.burn_in * steps
+            yield nodes[place], _pool(relation, pool_size, degree if burning else None, draws)
 
-    Args:
-        table: of the points.
-        relation: on the table's device, as everything.
-        config: of the training.
-        optimizer: of the table, with learning rate 1.
-        processes: that share each batch.
-        batch, pool: nodes of each.
-    """
+    def loss(nodes: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
+        return _total_loss(table, relation, processes.shard(nodes), pool, config, most)
 
-    def __init__(
-        self,
-        table: PointTable,
-        relation: Relation,
-        config: HierarchyConfig,
-        optimizer: RiemannianSGD,
-        processes: Processes,
-        batch: int,
-        pool: int,
-    ) -> None:
-        self._table, self._relation, self._config = table, relation, config
-        self._optimizer, self._processes = optimizer, processes
-        device = relation.pairs.device
-        self._nodes = torch.empty(batch, dtype=torch.int64, device=device)
-        self._pool = torch.empty(pool, dtype=torch.int64, device=device)
-        self._rate = torch.zeros((), dtype=torch.float64, device=device)
-        self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._recording = CapturedStep(self._step, processes)
-        self._most = relation.most_in(batch) if self._recording.captures else None
-
-    def step(self, nodes: Tensor, pool: Tensor, rate: float) -> Tensor:
-        """One step; returns the mean loss of a pair, in a buffer that the next step writes over."""
-        self._nodes.copy_(nodes)
-        self._pool.copy_(pool)
-        self._rate.fill_(rate)
-        self._recording()
-        return self._loss
-
-    def _step(self) -> None:
-        table, processes = self._table, self._processes
-        total, pairs = _total_loss(
-            table,
-            self._relation,
-            processes.shard(self._nodes),
-            self._pool,
-            self._config,
-            self._most,
-        )
-        (gradient,) = torch.autograd.grad(total, [table.weight])
-        table.weight.grad = gradient * self._rate
-        processes.all_reduce_gradients(table.parameters())
-        shorten_gradient(table.weight, table.manifold, self._config.max_step)
-        self._optimizer.step()
-        self._loss.copy_(processes.all_reduce(total.detach()) / processes.all_reduce(pairs))
+    optimizer.register_step_pre_hook(shorten)
+    loop.train(
+        table,
+        optimizer,
+        loss,
+        batches,
+        steps=steps,
+        steps_per_epoch=per_epoch,
+        session=session,
+        schedule=lambda step: rate_share(step / steps, config.burn_in),
+        small=batch * pool_size <= SMALL,
+        capture=True,
+        parts={"draws": draws},
+    )
 
 
 def _batches(sources: Tensor, count: int, seed: int, epoch: int) -> Tensor:
@@ -131,7 +90,7 @@ def rate_share(progress: float, burn_in: float) -> float:
     return BURN_IN_SHARE if progress < burn_in else max(1 - progress, LAST_SHARE)
 
 
-def shorten_gradient(points: Tensor, manifold: Manifold, longest: float) -> None:
+def shorten_gradient(points: Tensor, manifold: Manifold, longest: float | Tensor) -> None:
     """Scale each row of `points.grad` down to Riemannian norm `longest`, in place."""
     gradient = points.grad
     if gradient is None:

@@ -102,10 +102,11 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig, KnowledgeGraphSetting
     ) -> None:
         """Train, and keep the epoch that validation liked best."""
         assert isinstance(model, KnowledgeGraphModel)
-        seen = train_model(model, self.graph, self._known_on(session), trial, session)
+        best = train_model(model, self.graph, self._known_on(session), trial, session)
+        epochs, steps = trial.settings.epochs, best.steps[-1]  # there is one after the last step
         self._validations[trial.name] = {
-            "epoch": [float(epoch) for epoch in seen.epochs],
-            "valid_mrr": seen.scores,
+            "epoch": [float(epochs * step // steps) for step in best.steps],
+            "valid_mrr": best.scores,
         }
 
     def evaluate(

@@ -25,7 +25,6 @@ from beltrami.recipes.levels.training import LevelsSettings, train_levels
 from beltrami.recipes.recipe import Arm, Evaluation, Metric, Recipe, Trial, settings_from
 from beltrami.train.seeding import seeded
 from beltrami.train.session import Session
-from beltrami.train.threads import one_thread
 
 if TYPE_CHECKING:
     from beltrami.recipes.results import RunResult
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 12  # with an accuracy of their own; deeper ones count in the mean
 MOST_CLASSES = 5_000  # for errors in the tree, whose tables are quadratic
-SMALL = 1 << 24  # numbers of features, below which one thread is quickest
 METRICS = (
     Metric("hierarchical_f1", "Hierarchical F1", "micro; too deep is wrong", "higher"),
     Metric("mean_accuracy", "Mean accuracy", "over levels; 1 is perfect", "higher"),
@@ -139,11 +137,7 @@ class LevelsRecipe(Recipe[LevelsConfig, LevelsSettings]):
     def train(self, model: nn.Module, trial: Trial[LevelsSettings], session: Session) -> None:
         """Batches of leaves; the best epoch on validation leaves is kept."""
         train, validation, _ = (self._part(rows) for rows in self.samples.parts(trial.seed))
-        if session.device.type == "cpu" and self.samples.features.numel() < SMALL:
-            with one_thread():
-                train_levels(model, train, validation, trial, session)
-        else:
-            train_levels(model, train, validation, trial, session)
+        train_levels(model, train, validation, trial, session)
 
     def evaluate(
         self, model: nn.Module, trial: Trial[LevelsSettings], session: Session

@@ -1,15 +1,9 @@
-"""Training of a classifier of levels, with checkpoints and the best epoch by validation.
-
-It goes through `Session` and not `transformers.Trainer`: the checkpoints of a run are single
-safetensors files that are written whole and hold no pickle, whereas Trainer's are folders with
-pickled optimisers and random states; and with networks this small its own work in each step would
-take longer than the step.
-"""
+"""Training of a classifier of levels, with checkpoints and the best epoch by validation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +13,11 @@ from torch.nn import functional as F
 from beltrami.models.level_classifier import LevelConfig, evaluate_levels
 from beltrami.optim import create_optimizer
 from beltrami.recipes.recipe import Trial
-from beltrami.train.best import BestState
-from beltrami.train.seeding import epoch_order, mix_seeds, seeded
+from beltrami.train import loop
+from beltrami.train.seeding import epoch_order
 from beltrami.train.session import Session
+
+SMALL = 1 << 24  # numbers of features, below which one thread is quickest
 
 
 @dataclass(frozen=True)
@@ -51,30 +47,29 @@ def train_levels(
         trial: what to train, and how. session: of the trial.
     """
     features, targets = (part.to(session.device) for part in train)
-    batch, processes = trial.settings.batch, session.processes
-    per_epoch = math.ceil(len(features) / batch)
-    steps = trial.settings.epochs * per_epoch
-    optimizer = create_optimizer(
-        model, lr=trial.settings.learning_rate, weight_decay=trial.settings.weight_decay
-    )
-    best = BestState(model)
-    for step in range(session.begin(steps, model=model, optimizer=optimizer, best=best), steps):
-        epoch, place = divmod(step, per_epoch)
+    settings = trial.settings
+
+    def batches(epoch: int, start: int) -> Iterator[tuple[Tensor]]:
         order = epoch_order(len(features), trial.seed, epoch).to(session.device)
-        rows = order[place * batch : (place + 1) * batch]
-        ours = processes.shard(rows)
-        model.train()
-        optimizer.zero_grad()
-        with seeded(mix_seeds(trial.seed, step) + processes.rank, session.device):
-            loss = share_of_loss(model(features[ours]), targets[ours], targets[rows])
-        loss.backward()
-        processes.all_reduce_gradients(model.parameters())
-        optimizer.step()
-        if place == per_epoch - 1:
-            f1 = evaluate_levels(model, *validation)["micro_f1"]
-            best.update(processes.mean({"f1": f1})["f1"], step + 1)
-        session.step(step + 1, loss=processes.all_reduce(loss.detach()))
-    best.restore()
+        return ((rows,) for rows in order.split(settings.batch)[start:])
+
+    def loss(rows: Tensor) -> Tensor:
+        ours = session.processes.shard(rows)
+        return share_of_loss(model(features[ours]), targets[ours], targets[rows])
+
+    per_epoch = math.ceil(len(features) / settings.batch)
+    loop.train(
+        model,
+        create_optimizer(model, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        loss,
+        batches,
+        steps=settings.epochs * per_epoch,
+        steps_per_epoch=per_epoch,
+        session=session,
+        validate=lambda: evaluate_levels(model, *validation)["micro_f1"],
+        seed=trial.seed,
+        small=features.numel() < SMALL,
+    )
 
 
 def share_of_loss(scores: Sequence[Tensor], targets: Tensor, whole: Tensor) -> Tensor:
