@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 import beltrami.nn as bnn
-from beltrami.geometry import Curvature, Lorentz
+from beltrami.geometry import Curvature, Lorentz, shares_curvatures
 
 if TYPE_CHECKING:
     from beltrami.train.trainer import RiemannianTrainer
@@ -126,19 +126,21 @@ class Decoder(nn.Module):
                 options.heads,
                 manifold=space,
                 causal=True,
-                rotary=True,
             )
             for _ in range(options.layers)
         )
+        self.rotary = bnn.Rotary(options.width // options.heads)
         self.norm = bnn.RMSNorm(options.width, manifold=space)
         self.head = bnn.MLR(options.width, BYTES, manifold=space)
         bnn.check_model(self)
 
+    @shares_curvatures
     def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
         """(B, T) to scores (B, T, 256) and, with labels, their loss: what Trainer asks for."""
         x = self.embedding(input_ids)  # points, (B, T, width)
+        rotation = self.rotary.cos_sin(torch.arange(x.shape[1], device=x.device))  # once for all
         for block in self.blocks:
-            x = block(x)
+            x = block(x, rotation=rotation)
         scores = self.head(self.norm(x))
         if labels is None:
             return {"logits": scores}

@@ -130,6 +130,22 @@ def test_bad_input_is_named_without_a_traceback(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_former_name_of_epochs(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["tour", "--edges", str(tree), "--seeds", "1", "--out", str(tmp_path / "o")]
+    assert main([*arguments, "--steps", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["epochs"] == 2
+
+
+def test_a_tour_of_an_earlier_version_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.json").write_text('{"schema": "beltrami.tour/1"}')
+    assert main(["tour", "--epochs", "2", "--out", str(tmp_path)]) == 2
+    assert "a tour of an earlier version" in capsys.readouterr().err
+
+
 def test_bad_edges_name_their_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("b,a\nc,b\nb,c\n")
@@ -144,7 +160,7 @@ def test_bad_edges_name_their_line(tmp_path: Path, capsys: pytest.CaptureFixture
     [
         (RuntimeError("unforeseen"), 1, "Please report it"),
         (OSError(28, "No space left on device"), 1, "{out}: No space left on device"),
-        (KeyboardInterrupt(), 130, "Start again with: beltrami run hierarchy"),
+        (KeyboardInterrupt(), 130, "Start again with: beltrami tour"),
     ],
 )
 def test_exit_codes_of_failures(
@@ -221,8 +237,7 @@ def test_interrupt_keeps_finished_runs_and_resumes(tmp_path: Path) -> None:
     assert printed == ""
     finished = len(list(out.glob("trials/*/result.json")))
     assert f"{finished} finished trials are kept in {out}" in errors
-    assert "Continue with: beltrami run hierarchy" in errors
-    assert "--data=carnivores" in errors
+    assert f"Continue with: beltrami tour --seeds=500 --epochs=20 --out={out}" in errors
     assert "Traceback" not in errors
     assert not list(out.rglob("*.tmp"))
 

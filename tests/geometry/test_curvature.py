@@ -271,3 +271,12 @@ def test_shared_readers_get_the_gradients_of_separate_ones(readers: int) -> None
         torch.autograd.grad(loss(), curvature.raw, create_graph=True)[0].sum(), curvature.raw
     )
     torch.testing.assert_close(second, expected)
+
+
+def test_a_change_before_the_backward_pass_is_refused() -> None:
+    curvature = Curvature(1.0)
+    c = curvature.value
+    with torch.no_grad():
+        curvature.raw.add_(0.6)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        c.sum().backward()

@@ -111,3 +111,19 @@ def test_shapes_that_do_not_broadcast_are_named() -> None:
     layer = bnn.Residual(manifold=Lorentz(1.0))
     with pytest.raises(ValueError, match=r"\(2, 6\) and \(3, 6\)"):
         layer(torch.randn(2, 6), torch.randn(3, 6))
+
+
+@pytest.mark.parametrize("w", [0.0, 1e-8, 1e-4, 0.5, 3.0])
+def test_the_gradient_of_a_small_weight_has_digits(w: float) -> None:
+    """Starts such as ReZero's are at 0 or near it."""
+    x, y, g = torch.randn(6, 8), torch.randn(6, 8), torch.randn(6, 8)
+    weight = torch.tensor([w], requires_grad=True)
+    (found,) = torch.autograd.grad(residual(x, y, weight, 1.0), weight, g)
+    exact = torch.tensor([w], dtype=torch.float64, requires_grad=True)
+    wide = x.double(), y.double()
+    z = wide[0] + exact * wide[1]
+    times = [torch.sqrt(1 + t.square().sum(-1, keepdim=True)) for t in wide]
+    time = times[0] + exact * times[1]
+    length = torch.sqrt(time**2 - z.square().sum(-1, keepdim=True))
+    (expected,) = torch.autograd.grad((1 + exact) * z / length, exact, g.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)

@@ -33,15 +33,23 @@ class RunCommand:
 
     config: RunConfig
 
+    @property
+    def name(self) -> str:
+        """The command, as its help is asked for."""
+        return f"beltrami run {self.config.recipe}"
+
+    def repeat(self, *, resume: bool) -> str:
+        """The command line that repeats this run, or continues it."""
+        return self.config.command(resume=resume)
+
     def execute(self) -> None:
         """Run the recipe and print what it found."""
-        config = self.config
         try:
             recipe, run_result = self._run()
         except KeyboardInterrupt as interrupt:
             if not is_main_process():
                 raise SystemExit(INTERRUPTED) from None
-            raise InterruptedWork(_what_is_left(config)) from interrupt
+            raise InterruptedWork(self._what_is_left()) from interrupt
         if is_main_process():
             self._print(recipe, run_result)
 
@@ -54,8 +62,8 @@ class RunCommand:
         try:
             recipe = create(config)
         except ValueError as error:
-            raise BadInputError(f"{error}\nSee `beltrami run {config.recipe} --help`.") from error
-        go_on = f"Continue with: {config.command(resume=True)}"
+            raise BadInputError(f"{error}\nSee `{self.name} --help`.") from error
+        go_on = f"Continue with: {self.repeat(resume=True)}"
         try:
             with RunProgress(make_console(stderr=True), recipe) as progress:
                 return recipe, run(recipe, progress)
@@ -92,6 +100,22 @@ class RunCommand:
         print_tables(console, recipe.tables(run_result))
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
+
+    def _what_is_left(self) -> str:
+        from beltrami.recipes.folder import RunFolder
+
+        folder = RunFolder(self.config.folder)
+        if folder.asked_for() is None:
+            return (
+                f"Interrupted before the work began.\nStart again with: {self.repeat(resume=False)}"
+            )
+        finished = folder.finished()
+        trials = "trial is" if finished == 1 else "trials are"
+        begun = ", and the last checkpoint of the one under way" if folder.has_checkpoint() else ""
+        return (
+            f"Interrupted. {finished} finished {trials} kept in {folder.path}{begun}.\n"
+            f"Continue with: {self.repeat(resume=True)}"
+        )
 
 
 def _full_memory(error: BaseException) -> str | None:
@@ -192,18 +216,3 @@ class RunProgress(ProgressListener):
             or f"diverged: {result.diverged}"
         )
         self.note(f"{result.trial.name}  {numbers}  ({how})")
-
-
-def _what_is_left(config: RunConfig) -> str:
-    from beltrami.recipes.folder import RunFolder
-
-    folder = RunFolder(config.folder)
-    if folder.asked_for() is None:
-        return f"Interrupted before the work began.\nStart again with: {config.command()}"
-    finished = folder.finished()
-    command = config.command(resume=True)
-    trials = "trial is" if finished == 1 else "trials are"
-    return (
-        f"Interrupted. {finished} finished {trials} kept in {config.folder}, and the last "
-        f"checkpoint of the one under way.\nContinue with: {command}"
-    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
 
 from beltrami.cli.run import RunCommand
+from beltrami.options import option_words
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 
 
@@ -25,8 +30,8 @@ class TourCommand:
     seeds: int = 3
     """How many times to repeat each geometry from another start; intervals need at least 2."""
 
-    epochs: int = 300
-    """Passes over all nodes, the same for both geometries."""
+    epochs: Annotated[int, arg(aliases=["--steps"])] = 300
+    """Passes over all nodes, the same for both geometries; --steps is a former name."""
 
     out: Path = Path("runs/tour")
     """Folder for finished trainings, metrics.json and report.html; made when it is not there."""
@@ -54,4 +59,20 @@ class TourCommand:
 
     def execute(self) -> None:
         """Run it and print the comparison."""
-        RunCommand(self.config).execute()
+        _Run(self.config, self).execute()
+
+
+@dataclass(frozen=True)
+class _Run(RunCommand):
+    """A run whose messages name the command that was typed."""
+
+    tour: TourCommand
+
+    @property
+    def name(self) -> str:
+        """The command, as its help is asked for."""
+        return "beltrami tour"
+
+    def repeat(self, *, resume: bool) -> str:
+        """The same command goes on by itself."""
+        return shlex.join([*self.name.split(), *option_words(self.tour, besides=("fresh", "json"))])

@@ -20,7 +20,7 @@ from beltrami.geometry import (
     stereographic,
 )
 from beltrami.geometry.checks import debug
-from beltrami.geometry.curvature import Curvature, shared_curvatures
+from beltrami.geometry.curvature import Curvature, shared_curvatures, shares_curvatures
 from beltrami.geometry.manifold import (
     Euclidean,
     Lorentz,
@@ -51,6 +51,7 @@ __all__ = [
     "product",
     "radial",
     "shared_curvatures",
+    "shares_curvatures",
     "solvable",
     "sphere",
     "stereographic",

@@ -11,8 +11,8 @@ and c approaches its bounds without reaching them. The slope `f' = (1 + (r/b)⁴
 a power, not like an exponential, so a curvature that was driven to a bound can come back.
 
 The law takes some fifteen operations on one number, as long as a layer. `shared_curvatures` is the
-context in which each curvature is evaluated once, however many layers read it; models and blocks
-open it around their forward pass.
+context in which each curvature is evaluated once, however many layers read it; blocks and
+`beltrami.nn.Sequential` open it around their forward pass, models with `shares_curvatures`.
 """
 
 from __future__ import annotations
@@ -255,6 +255,7 @@ class _Law(torch.autograd.Function):
 
     In eager mode raw is kept outside of autograd's saved tensors, which activation checkpointing
     counts: it may recompute a layer with an evaluation that the layer's forward pass did not need.
+    No `jvp`: torch.compile refuses functions that have one.
     """
 
     generate_vmap_rule = True
@@ -271,6 +272,7 @@ class _Law(torch.autograd.Function):
         # What a compiler traces and what torch.func transforms has to be saved as usual.
         usual = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack()
         ctx.eager = None if usual else (raw, *(t.detach() for t in output))
+        ctx.version = -1 if usual or raw.is_inference() else raw._version
         if usual:
             ctx.save_for_backward(raw)
         ctx.set_materialize_grads(False)
@@ -281,6 +283,10 @@ class _Law(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         init, up, down = ctx.constants
         raw = ctx.saved_tensors[0] if ctx.eager is None else ctx.eager[0]
+        if ctx.eager is not None and ctx.version not in (-1, raw._version):
+            raise RuntimeError(
+                "a curvature that the gradient needs was changed in place after the forward pass"
+            )
         r, p = _law_parts(raw, up, down)
         if ctx.eager is None or torch.is_grad_enabled():  # compiled, or a second derivative
             c = init * torch.exp(r * p**-0.25)
@@ -351,8 +357,9 @@ def shared_curvatures() -> Iterator[None]:
     """Evaluate each learnable curvature once inside the context, however often it is read.
 
     For the forward pass of a model; the outermost context counts. A parameter that changes inside
-    is evaluated again. What `torch.compile` traces evaluates the law where it stands, since a
-    compiler merges equal operations itself.
+    is evaluated again, but for changes of its `.data`, which torch does not count. What
+    `torch.compile` traces evaluates the law where it stands, since a compiler merges equal
+    operations itself.
 
     >>> with shared_curvatures():
     ...     y = model(x)

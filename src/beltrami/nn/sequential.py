@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from beltrami.geometry.curvature import shares_curvatures
 from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
 from beltrami.nn.layer import Layer
 
@@ -22,6 +23,11 @@ class Sequential(nn.Sequential):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         check_chain(*self)
+
+    @shares_curvatures
+    def forward(self, input: Tensor) -> Any:
+        """All layers, one after the other; learnable curvatures are evaluated once."""
+        return super().forward(input)
 
     def append(self, module: nn.Module) -> Sequential:
         """Add a layer at the end, if it takes what the last one puts out."""

@@ -111,6 +111,16 @@ class RiemannianAdam(RiemannianOptimizer):
         }
         super().__init__(params, defaults, manifold)
 
+    def _check_rate_unit(self) -> None:
+        for group in self.param_groups:
+            if group.setdefault("rate_unit", None) != UNIT:
+                if not isinstance(group["manifold"], Euclidean):
+                    raise ValueError(
+                        "this pickled optimiser is of an earlier version, whose learning rates of "
+                        "points have another unit; load its state_dict() instead, which converts"
+                    )
+                group["rate_unit"] = UNIT
+
     def _check_options(self, options: Group) -> None:
         check_rate(options)
         for name in ("amsgrad", "maximize", "capturable"):

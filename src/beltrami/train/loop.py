@@ -103,7 +103,7 @@ def train(
                 best.update(processes.mean({"score": validate()})["score"], step + 1)
                 model.train()
             session.step(step + 1, loss=value)
-            if interrupted() and not ends:
+            if interrupted():
                 session.save(step + 1)
                 raise KeyboardInterrupt
         best.restore()

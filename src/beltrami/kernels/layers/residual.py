@@ -70,6 +70,7 @@ class _Parts(NamedTuple):
     length: Tensor  # |h|
     b: Tensor  # t_y/t_x
     breadth: Tensor  # R·(1 + w), in the shape of both
+    m: Tensor  # m/(1 + w)
     total: Tensor  # b·D
 
 
@@ -83,7 +84,7 @@ def _parts(x: Tensor, y: Tensor, w: Scalar, radius: Scalar) -> _Parts:
     length = vector_norm(h, dim=-1, keepdim=True)
     breadth = _multiply_add(radius, w, radius)
     m = torch.hypot(length, torch.addcmul(radius, b, radius, value=-1)) / breadth  # m/(1 + w)
-    return _Parts(h, length, b, breadth, torch.addcmul(b, w * m, m))
+    return _Parts(h, length, b, breadth, m, torch.addcmul(b, w * m, m))
 
 
 def _multiply_add(a: Tensor, w: Scalar, b: Tensor) -> Tensor:
@@ -125,25 +126,25 @@ class _Residual(torch.autograd.Function):
         x_in, y_in, w, radius, scale, constant = load_values(ctx)
         x, y, g = upcast(x_in), upcast(y_in), upcast(g)
         p = _parts(x, y, w, radius)
-        falloff = p.b / p.total  # 1/D
-        gain = _times_front(torch.sqrt(falloff), w, scale, constant)
+        gain = _times_front(torch.sqrt(p.b / p.total), w, scale, constant)
         by_gain = gain * dot(g, _multiply_add(x, w, y))  # of log gain
-        by_x = by_gain * (falloff * (w / (p.breadth * p.breadth)))  # −∂/∂Q, twice
-        by_y = by_x / p.b
+        share = by_gain / p.total
+        by_y = share * (w / (p.breadth * p.breadth))
+        by_x = by_y * p.b  # −∂/∂Q, twice
         scaled = gain * g
         gx = torch.addcmul(scaled, by_x, p.h)
-        scaled = w * scaled
-        gy = torch.addcmul(scaled, by_y, p.h, value=-1)
+        gy = torch.addcmul(w * scaled, by_y, p.h, value=-1)
         gw = gr = None
         if ctx.needs_input_grad[2]:
-            by_chord = sum_to(torch.addcmul(by_gain, by_gain, falloff, value=-1), w)
-            gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5) / w
+            # 1 − 1/D = w·m²/total, whose w goes into the sum: there are starts with w near 0.
+            by_chord = sum_to(share * (p.m * p.m), w)
+            gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5)
             if scale is not None:
                 gw = gw - sum_to(by_gain, w) / (1 + w)
         if ctx.needs_input_grad[3]:
             by_radius = by_y * p.length
             if radius.numel() == 1:
-                by_radius = (by_radius.flatten() @ p.length.flatten()).view_as(radius)
+                by_radius = torch.dot(by_radius.flatten(), p.length.flatten()).view_as(radius)
             else:
                 by_radius = sum_to(by_radius * p.length, radius)
             gr = by_radius / radius
