@@ -73,7 +73,7 @@ def read(path: Path) -> dict[str, Any]:
     """A diagnosis.json."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if found["schema"] == SCHEMA:
+        if found["schema"] in (SCHEMA, "beltrami.diagnosis/1"):
             return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotADiagnosisError(f"{path} is no diagnosis") from error
@@ -96,6 +96,11 @@ def table(documents: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _score(tree: dict[str, Any]) -> Any:
+    """Under its name, or the one of schema beltrami.diagnosis/1."""
+    return tree.get("tree_likeness_score", tree.get("way_from_noise_to_a_tree"))
+
+
 def _cells(document: dict[str, Any]) -> list[tuple[str, str]]:
     facts, parts = document["source"]["facts"], document["parts"]
     tree, fits = parts["tree-likeness"], parts["curvature"]
@@ -107,7 +112,7 @@ def _cells(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("of noise of the same spread", _interval(tree["relative_delta"]["noise"])),
         ("and of the same lengths", _interval(tree["relative_delta"]["noise of equal lengths"])),
         ("**excess over the lower**", f"**{_interval(tree['excess_over_noise'])}**"),
-        ("way from noise (0) to a tree (1)", _interval(tree["way_from_noise_to_a_tree"])),
+        ("way from noise (0) to a tree (1)", _interval(_score(tree))),
         ("dimensions of the best embedding", f"{data['dimensions']}"),
         ("its distortion, hyperbolic", f"{data['distortion']:.3f}"),
         ("flat", f"{data['flat_distortion']:.3f}"),

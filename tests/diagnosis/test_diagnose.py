@@ -102,7 +102,7 @@ def test_matrices_that_are_no_distances_get_no_verdict(tmp_path: Path) -> None:
     d = tree_distances(60).numpy() ** 2
     found = diagnose(config(tmp_path, d, only=("tree-likeness",))).document
     assert found["verdict"]["level"] == "unclear"
-    assert "of the triangles are none" in found["verdict"]["answer"]
+    assert "of the triangles violate the triangle inequality" in found["verdict"]["answer"]
     assert len(found["notes"]) == 2
 
 
@@ -162,7 +162,7 @@ def test_a_tree_is_one(tmp_path: Path) -> None:
     assert found["source"]["kind"] == "distances"
     part = found["parts"]["tree-likeness"]
     assert part["relative_delta"]["data"]["mean"] < 1e-12
-    assert part["way_from_noise_to_a_tree"]["mean"] == pytest.approx(1)
+    assert part["tree_likeness_score"]["mean"] == pytest.approx(1)
     assert found["verdict"]["level"] == "strong"
     assert found["verdict"]["worth_trying"]
 

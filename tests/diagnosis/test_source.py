@@ -70,7 +70,7 @@ def test_square_symmetric_matrices_are_distances(tmp_path: Path) -> None:
     d = tree_distances(25).numpy()
     source = open_source(table(tmp_path, d))
     assert isinstance(source, DistanceSource)
-    assert source.facts["share_of_triangles_that_are_none"] == 0
+    assert source.facts["triangle_violation_rate"] == 0
     some = torch.tensor([4, 0, 9])
     np.testing.assert_array_equal(source.draw(some).distances, d[np.ix_(some, some)])
     lopsided = d.copy()

@@ -18,7 +18,7 @@ def tree(excess: float, half: float, way: float) -> dict[str, Any]:
     return {
         "relative_delta": delta,
         "excess_over_noise": {"mean": excess, "half_width": half},
-        "way_from_noise_to_a_tree": {"mean": way, "half_width": half},
+        "tree_likeness_score": {"mean": way, "half_width": half},
         "noises": {"noise": "noise"},
         "nearest_noise": "noise",
     }
@@ -69,7 +69,7 @@ def test_the_distortions_are_of_the_best_dimensions() -> None:
 
 
 def test_noise_that_is_a_tree_tells_nothing() -> None:
-    nothing = tree(0.0, 0.0, 0.0) | {"way_from_noise_to_a_tree": {"mean": None, "half_width": None}}
+    nothing = tree(0.0, 0.0, 0.0) | {"tree_likeness_score": {"mean": None, "half_width": None}}
     verdict = judge(nothing, GOOD)
     assert (verdict.level, verdict.worth_trying) == ("unclear", False)
     assert "nan" not in verdict.reason

@@ -20,7 +20,7 @@ import pytest
 
 WIDE = {"gram_ptr", "n2_ptr", "m2_ptr", "dn2_ptr", "by_c_ptr", "between_ptr", "value_ptr"}
 WIDE |= {"slope_ptr"}
-FLOATS = {"c_or_ptr", "scaling", "reach", "begin", "up", "down"}
+FLOATS = {"c_or_ptr", "scaling", "cap_squared", "begin", "up", "down"}
 
 
 def spilled(

@@ -152,3 +152,13 @@ def test_a_learned_curvature_is_evaluated_once_a_block() -> None:
     with CountOperators() as with_number:
         fixed(x)
     assert in_block.total() <= with_number.total() + 2 * law.total()
+
+
+def test_a_block_without_gain_adds_as_it_did() -> None:
+    manifold = Lorentz(1.0)
+    block = bnn.TransformerBlock(8, 2, manifold=manifold, residual_gain=False, residual_weight=0.5)
+    assert {m.gain for m in block.modules() if isinstance(m, bnn.Residual)} == {1.0}
+    with_gain = bnn.TransformerBlock(8, 2, manifold=manifold, residual_weight=0.5)
+    with_gain.load_state_dict(block.state_dict())
+    x = manifold.random(1, 3, 8)
+    assert not torch.allclose(block(x), with_gain(x))

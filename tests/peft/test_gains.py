@@ -66,7 +66,7 @@ def test_boost_is_the_five_steps_with_time(c: float) -> None:
     down = with_time(exp0(x / s, k) @ torch.cat([at[:, None], a], -1).mT, k)
     up = with_time(down @ torch.cat([bt[:, None], b], -1).mT, k)
     expected = s * log0(up, k)
-    found = delta(AdapterMap("boost", unit=s, longest=40.0), x, c, a, b, at, bt)
+    found = delta(AdapterMap("boost", unit=s, cap=40.0), x, c, a, b, at, bt)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -74,7 +74,7 @@ def test_boost_without_time_columns_is_a_rotation() -> None:
     x, a, b, at, bt = parts()
     weights = (a, b, torch.zeros_like(at), torch.zeros_like(bt))
     s = math.sqrt(D)
-    found = delta(AdapterMap("boost", unit=s, longest=40.0), x, 0.7, *weights)
+    found = delta(AdapterMap("boost", unit=s, cap=40.0), x, 0.7, *weights)
     expected = delta(AdapterMap("rotation", unit=s), x, 0.7, *weights)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
@@ -202,9 +202,9 @@ def values_and_gradients(out: Tensor, *leaves: object) -> tuple[Tensor, ...]:
 
 @LEARNED
 @pytest.mark.parametrize("numbers", [(0.1, 1.0, 2.0), (1.5,)], ids=["weighed", "moved"])
-@pytest.mark.parametrize("longest", [None, 0.6])
+@pytest.mark.parametrize("cap", [None, 0.6])
 def test_calibration_sees_what_the_operation_does(
-    numbers: tuple[float, ...], learned: bool, longest: float | None
+    numbers: tuple[float, ...], learned: bool, cap: float | None
 ) -> None:
     """With the gradients that autograd has of the gain, those of curvatures and router included."""
     x, a, b, _at, _bt = parts()
@@ -215,7 +215,7 @@ def test_calibration_sees_what_the_operation_does(
     curvatures = Curvatures(values, **{role: routed})
     u, n2 = (x @ a.mT).requires_grad_(), x.square().sum(-1, keepdim=True).requires_grad_()
     b.requires_grad_()
-    adapter_map = AdapterMap("rotation", unit=3.0, longest=longest)
+    adapter_map = AdapterMap("rotation", unit=3.0, cap=cap)
     z, weight = adapter_map.coefficients(u, n2, curvatures, b)
     expected, found = (
         values_and_gradients(out, u, n2, b, routed, *values)
@@ -225,13 +225,13 @@ def test_calibration_sees_what_the_operation_does(
 
 
 @LEARNED
-@pytest.mark.parametrize("longest", [40.0, 0.6])
-def test_calibration_sees_what_boost_does(learned: bool, longest: float) -> None:
+@pytest.mark.parametrize("cap", [40.0, 0.6])
+def test_calibration_sees_what_boost_does(learned: bool, cap: float) -> None:
     x, a, b, at, bt = parts()
     leaves = [x @ a.mT, x.square().sum(-1, keepdim=True), b, at, bt]
     u, n2, b, at, bt = (t.requires_grad_() for t in leaves)
     c = torch.tensor([1.5], dtype=torch.float64, requires_grad=True) if learned else 1.5
-    adapter_map = AdapterMap("boost", unit=3.0, longest=longest)
+    adapter_map = AdapterMap("boost", unit=3.0, cap=cap)
     times = {"time_in": at, "time_out": bt}
     z, weight = adapter_map.coefficients(u, n2, Curvatures((c,)), b, **times)
     operation = adapter_map(u, n2, Curvatures((c,)), b, **times, scaling=1.3)

@@ -1,7 +1,7 @@
 """A diagnosis: part after part, each written when it is finished, and the page at the end.
 
 diagnosis.json, an object with
-    schema     "beltrami.diagnosis/1"
+    schema     "beltrami.diagnosis/2"
     method     of the parts, a number: those by another are computed again
     beltrami   the version that ran
     command    the command line that repeats it
@@ -57,7 +57,7 @@ from beltrami.models.pretrained.opening import model_fingerprint
 from beltrami.options import refuse_given
 from beltrami.report.page import render
 
-SCHEMA = "beltrami.diagnosis/1"
+SCHEMA = "beltrami.diagnosis/2"
 DOCUMENT, REPORT = "diagnosis.json", "report.html"
 METHOD = 3  # of the parts: another number where they change what they compute
 _USES: dict[str, tuple[str, ...]] = {  # options, besides the source, that a part depends on
@@ -300,7 +300,7 @@ class _Work:
     def _document(self, parts: dict[str, Any], keys: dict[str, str]) -> dict[str, Any]:
         tree = parts.get("tree-likeness")
         source = self.source
-        broken = source.facts.get("share_of_triangles_that_are_none", 0.0)
+        broken = source.facts.get("triangle_violation_rate", 0.0)
         verdict = judge(tree, parts.get("curvature"), broken).as_dict() if tree else None
         return {
             "schema": SCHEMA,

@@ -77,7 +77,7 @@ def _main_rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     parts = document["parts"]
     if tree := parts.get("tree-likeness"):
         delta = {name: _mean(estimate) for name, estimate in tree["relative_delta"].items()}
-        excess, way = _mean(tree["excess_over_noise"]), _mean(tree["way_from_noise_to_a_tree"])
+        excess, way = _mean(tree["excess_over_noise"]), _mean(tree["tree_likeness_score"])
         yield "Excess of δ over noise", "below 0: more tree-like than noise", excess
         yield "Way from noise to a tree", "0 is noise, 1 is a tree", way
         yield "Relative δ", "2δ/diameter", delta[DATA]

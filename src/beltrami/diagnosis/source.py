@@ -215,7 +215,7 @@ class DistanceSource(PointSource):
         g = torch.Generator().manual_seed(0)
         rows = torch.randperm(self.count, generator=g)[:LOOKED_AT]
         looked_at = self.draw(rows).distances
-        self.facts["share_of_triangles_that_are_none"] = broken_triangles(looked_at)
+        self.facts["triangle_violation_rate"] = broken_triangles(looked_at)
         self.facts["longest_distances_with_a_shorter_way"] = shortcuts(looked_at)
 
     def draw(self, rows: Tensor) -> Drawn:
@@ -231,10 +231,10 @@ class DistanceSource(PointSource):
     def notes(self) -> list[str]:
         """Violations of the triangle inequality."""
         notes = []
-        if share := self.facts["share_of_triangles_that_are_none"]:
+        if share := self.facts["triangle_violation_rate"]:
             notes.append(
-                f"{share:.2%} of the triangles are none: one distance is more than the two others "
-                "together, so that these are no distances of any space"
+                f"{share:.2%} of the triangles violate the triangle inequality: one distance is "
+                "more than the two others together, so that these are distances of no space"
             )
         if count := self.facts["longest_distances_with_a_shorter_way"]:
             notes.append(

@@ -68,7 +68,7 @@ def tree_likeness(source: Source, drawn: Sequence[Drawn], seed: int, tick: Tick)
     return {
         "relative_delta": {name: mean_of(values) for name, values in scores.items()},
         "excess_over_noise": mean_of(excess),
-        "way_from_noise_to_a_tree": _way(mean_of(excess), mean_of(scores[nearest])),
+        "tree_likeness_score": _way(mean_of(excess), mean_of(scores[nearest])),
         "delta": mean_of(deltas),
         "diameter": mean_of(diameters),
         "curvature_by_rule_of_thumb": curvature_estimate(mean),

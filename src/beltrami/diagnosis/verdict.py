@@ -22,7 +22,7 @@ RULE = (
     f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
     "many dimensions. That alone would say little: hyperbolic space holds noise of many dimensions "
     "better, too, as the fits show. Where no fits were asked for, δ decides. Distances of which "
-    f"more than {BROKEN:.0%} of the triangles are none get no verdict."
+    f"more than {BROKEN:.0%} of the triangles violate the triangle inequality get no verdict."
 )
 
 
@@ -48,7 +48,7 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
     """
     nearest = tree["nearest_noise"]
     delta = {name: as_interval(estimate) for name, estimate in tree["relative_delta"].items()}
-    excess, way = (as_interval(tree[k]) for k in ("excess_over_noise", "way_from_noise_to_a_tree"))
+    excess, way = (as_interval(tree[k]) for k in ("excess_over_noise", "tree_likeness_score"))
     reason = (
         f"Relative δ is {delta[DATA].format()}, that of {tree['noises'][nearest]} "
         f"{delta[nearest].format()}, and that of a tree {delta['tree'].format()}: the difference "
@@ -56,10 +56,11 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
     )
     if broken > BROKEN:
         return _unclear(
-            f"{broken:.1%} of the triangles are none, so that these are no distances of any space.",
+            f"{broken:.1%} of the triangles violate the triangle inequality, so that these are "
+            "distances of no space.",
             reason,
         )
-    if tree["way_from_noise_to_a_tree"]["mean"] is None:
+    if tree["tree_likeness_score"]["mean"] is None:
         return _unclear("noise of this size and spread is a tree itself.", reason)
     if excess.mean + (excess.half_width or 0.0) >= 0:
         if way.mean >= LITTLE:

@@ -77,6 +77,8 @@ class TransformerBlock(Layer):
         residual_weight: w of each residual at the start. 1 is right at any depth, as the residuals
             know the size of their points (see `Residual`).
         learn_residual: whether w is learned.
+        residual_gain: whether residuals keep the size of a stream beside an empty branch; False for
+            weights of a version before there was a gain, which their state does not tell.
         time, score, aggregate, bias: see `Attention` and `Linear`.
 
     Options of a part that is itself given are refused.
@@ -104,6 +106,7 @@ class TransformerBlock(Layer):
         residual: str = "manifold",
         residual_weight: float = 1.0,
         learn_residual: bool = True,
+        residual_gain: bool = True,
         time: bool = True,
         score: str = "distance",
         aggregate: str = "centroid",
@@ -137,7 +140,7 @@ class TransformerBlock(Layer):
                 manifold=manifold,
                 weight=residual_weight,
                 learnable=learn_residual,
-                size=size,
+                size=size if residual_gain else None,
                 form=residual,
             )
 

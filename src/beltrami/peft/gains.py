@@ -57,13 +57,13 @@ class AdapterMap:
         variant, reference: as in `HypLoraConfig`.
         unit: the length that counts as 1: √d of a token of mean square 1. Curvatures are given in
             this unit.
-        longest: tokens with √p above get the gain of one there.
+        cap: tokens with √p above get the gain of one there.
     """
 
     variant: str = "rotation"
     reference: str = "paper"
     unit: float = 1.0
-    longest: float | None = None
+    cap: float | None = None
 
     def __call__(
         self,
@@ -94,7 +94,7 @@ class AdapterMap:
                 time_in,
                 time_out,
                 scaling=scaling,
-                longest=self.longest,
+                cap=self.cap,
                 add_to=add_to,
             )
         with no_autocast(u):  # norms are not for bfloat16
@@ -105,11 +105,11 @@ class AdapterMap:
         return delta if add_to is None else (add_to + delta).to(add_to.dtype)
 
     @property
-    def reach(self) -> float | None:
-        """`longest`, and what the variant itself needs."""
+    def variant_cap(self) -> float | None:
+        """`cap`, and what the variant itself needs."""
         if self.variant != "simplified":
-            return self.longest
-        return IN_BALL if self.longest is None else min(self.longest, IN_BALL)
+            return self.cap
+        return IN_BALL if self.cap is None else min(self.cap, IN_BALL)
 
     def _gained(
         self,
@@ -131,7 +131,7 @@ class AdapterMap:
                     n2,
                     c,
                     scaling=scaling,
-                    longest=self.reach,
+                    cap=self.variant_cap,
                     stereographic=self.variant == "simplified",
                     add_to=add_to,
                 )
@@ -141,7 +141,7 @@ class AdapterMap:
         else:
             several = [float(v) / self.unit**2 for v in values]
         return mixed_gain_linear(
-            u, weight, n2, several, weights, scaling=scaling, longest=self.longest, add_to=add_to
+            u, weight, n2, several, weights, scaling=scaling, cap=self.cap, add_to=add_to
         )
 
     def coefficients(
@@ -182,7 +182,7 @@ class AdapterMap:
         c = c / self.unit**2
         if factor is not None:
             c = c * factor
-        p = _bounded(c * n2, self.reach)
+        p = _bounded(c * n2, self.variant_cap)
         if self.variant == "rotation":
             return lorentz_gain(p, c * m2)
         return stereographic_gain.gain(p, c * m2)
@@ -196,7 +196,7 @@ class AdapterMap:
         time_in: Tensor,
         time_out: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        p = _bounded(c * n2, self.longest)
+        p = _bounded(c * n2, self.cap)
         z = radial.sinhc_sq(p) * u + radial.cosh_sq(p) / c**0.5 * upcast(time_in)
         time = torch.sqrt((z * z).sum(-1, keepdim=True) + 1 / c)
         z = torch.cat([z, time], -1)
@@ -223,8 +223,8 @@ class AdapterMap:
         return distance * lift / _at_least(size, 1e-7)
 
 
-def _bounded(p: Tensor, longest: float | None) -> Tensor:
-    return p if longest is None else _at_most(p, longest**2)
+def _bounded(p: Tensor, cap: float | None) -> Tensor:
+    return p if cap is None else _at_most(p, cap**2)
 
 
 def _at_most(x: Tensor, bound: float) -> Tensor:

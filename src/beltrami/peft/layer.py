@@ -628,7 +628,7 @@ class HypLoraLinear(HypLoraLayer):
             up._parameters["weight"],
             self.curvatures(adapter)[0] / adapter_map.unit**2,
             scaling=self.hyplora_scaling[adapter],
-            longest=adapter_map.reach,
+            cap=adapter_map.variant_cap,
             stereographic=adapter_map.variant == "simplified",
         )
 

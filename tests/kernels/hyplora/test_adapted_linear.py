@@ -48,14 +48,14 @@ def written_out(
     down: Tensor,
     up: Tensor,
     c: Tensor | float,
-    longest: float | None,
+    cap: float | None,
     stereographic: bool = False,
 ) -> Tensor:
     n2 = x.square().sum(-1, keepdim=True)
     mapped = F.linear(F.linear(x, down), up)
     p = c * n2
-    if longest is not None:
-        p = torch.where(p > longest**2, longest**2, p)
+    if cap is not None:
+        p = torch.where(p > cap**2, cap**2, p)
     q = c * mapped.square().sum(-1, keepdim=True)
     lift = 1 / (1 - p / 4)
     g = 2 * lift / (1 + (1 + lift**2 * q).sqrt()) if stereographic else lorentz_gain(p, q)
@@ -68,7 +68,7 @@ def check(
     *,
     tokens: tuple[int, ...] = (3, 5),
     rank: int = 5,
-    longest: float | None = None,
+    cap: float | None = None,
     learned: bool = False,
     has_bias: bool = True,
     stereographic: bool = False,
@@ -79,9 +79,9 @@ def check(
     exact_c = torch.tensor([C], dtype=torch.float64, requires_grad=True) if learned else C
     if not has_bias:
         parts[2], exact[2] = None, None  # type: ignore[call-overload]
-    settings = {"scaling": SCALING, "longest": longest, "stereographic": stereographic}
+    settings = {"scaling": SCALING, "cap": cap, "stereographic": stereographic}
     y = adapted_linear(*parts, c, **settings, fused=True)  # type: ignore[arg-type]
-    expected = written_out(*exact, exact_c, longest, stereographic)
+    expected = written_out(*exact, exact_c, cap, stereographic)
     dy = torch.randn(expected.shape)
     y.backward(dy.to(device, dtype))
     expected.backward(dy.to(dtype).double())
@@ -104,21 +104,19 @@ def test_it_is_the_layer_and_the_map(dtype: torch.dtype, rank: int, device: str)
     check(dtype, device, rank=rank)
 
 
-@pytest.mark.parametrize("longest", [None, 2.0])
+@pytest.mark.parametrize("cap", [None, 2.0])
 @pytest.mark.parametrize("learned", [False, True])
-def test_limits_and_learned_curvatures(longest: float | None, learned: bool, device: str) -> None:
-    check(torch.float32, device, longest=longest, learned=learned)
+def test_limits_and_learned_curvatures(cap: float | None, learned: bool, device: str) -> None:
+    check(torch.float32, device, cap=cap, learned=learned)
 
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_stereographic_projections(learned: bool, device: str) -> None:
-    check(torch.float32, device, longest=1.9, learned=learned, stereographic=True)
+    check(torch.float32, device, cap=1.9, learned=learned, stereographic=True)
     x, weight, bias, down, up = made(torch.float32, device)
-    for longest in (None, 2.0):
-        with pytest.raises(ValueError, match="needs longest below 2"):
-            adapted_linear(
-                x, weight, bias, down, up, C, longest=longest, stereographic=True, fused=True
-            )
+    for cap in (None, 2.0):
+        with pytest.raises(ValueError, match="needs cap below 2"):
+            adapted_linear(x, weight, bias, down, up, C, cap=cap, stereographic=True, fused=True)
 
 
 def test_layers_need_no_bias(device: str) -> None:
@@ -139,9 +137,9 @@ def test_many_tokens_take_one_pass(
 
     for module in (adapted_linear_triton, norm_linear_triton):
         monkeypatch.setattr(module, "launch", noted)
-    check(torch.bfloat16, device, tokens=(2, 70), rank=rank, longest=3.0, learned=learned)
+    check(torch.bfloat16, device, tokens=(2, 70), rank=rank, cap=3.0, learned=learned)
     assert launched == ["_rows", "_gradient_rows", "_input_gradient", "_rows"]
-    check(torch.bfloat16, device, tokens=(70,), rank=rank, longest=1.9, stereographic=True)
+    check(torch.bfloat16, device, tokens=(70,), rank=rank, cap=1.9, stereographic=True)
     assert len(launched) == 8
 
 
@@ -152,13 +150,13 @@ def test_few_tokens_take_several_chunks_and_blocks(
     monkeypatch.setattr(adapted_linear_triton, "COLUMNS", 8)
     monkeypatch.setattr(adapted_linear_triton, "UP_COLUMNS", 16)
     monkeypatch.setattr(adapted_linear_triton, "GAIN_COLUMNS", 16)
-    check(torch.float32, device, tokens=(1,), longest=2.0)
+    check(torch.float32, device, tokens=(1,), cap=2.0)
     check(torch.float32, device, tokens=(2, 3))
 
 
 def test_without_kernels_it_is_the_parts() -> None:
     parts = made(torch.float64, "cpu")
-    y = adapted_linear(*parts, C, scaling=SCALING, longest=2.0)
+    y = adapted_linear(*parts, C, scaling=SCALING, cap=2.0)
     torch.testing.assert_close(y, written_out(*parts, C, 2.0))
 
 
@@ -275,7 +273,7 @@ def test_compiled_it_is_the_same_operation(
 ) -> None:
     monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", one_pass)
     torch._dynamo.reset()
-    for settings in ({"longest": 2.0}, {"longest": 1.9, "stereographic": True}, {}):
+    for settings in ({"cap": 2.0}, {"cap": 1.9, "stereographic": True}, {}):
         for a, b in zip(*compiled_and_not(device, learned=learned, **settings), strict=True):
             if device == "cpu":
                 assert torch.equal(a, b)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels.hyplora import boosted_linear as module
-from beltrami.kernels.hyplora.boosted_linear import LONGEST, boosted_linear
+from beltrami.kernels.hyplora.boosted_linear import CAP, boosted_linear
 from beltrami.kernels.hyplora.gained_linear import gained_linear
 from tests.kernels.checks import leaf, saved_bytes
 
@@ -78,17 +78,17 @@ def test_without_time_columns_it_is_gained_linear() -> None:
     torch.testing.assert_close(found, gained_linear(u, b, n2, c), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("longest", [0.8, LONGEST, 1000.0, None])
-def test_longest_draws_long_norms_in(longest: float | None) -> None:
+@pytest.mark.parametrize("cap", [0.8, CAP, 1000.0, None])
+def test_longest_draws_long_norms_in(cap: float | None) -> None:
     """None is the most, and so is all above."""
     u, b, n2, c, *times = arguments()
     with torch.no_grad():
         n2[0] *= 1e4
-    reach = min(longest or LONGEST, LONGEST) ** 2 / 0.7
-    beyond = n2 > reach
+    cap_squared = min(cap or CAP, CAP) ** 2 / 0.7
+    beyond = n2 > cap_squared
     assert 0 < beyond.sum() < beyond.numel()
-    found = boosted_linear(u, b, n2, c, *times, longest=longest)
-    expected = boosted_linear(u, b, torch.where(beyond, reach, n2), c, *times)
+    found = boosted_linear(u, b, n2, c, *times, cap=cap)
+    expected = boosted_linear(u, b, torch.where(beyond, cap_squared, n2), c, *times)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
     (dn2,) = torch.autograd.grad(found.sum(), n2)
     assert torch.equal(dn2 == 0, beyond)
@@ -103,7 +103,7 @@ def test_the_longest_tokens_in_float32(c: float, u: float, alpha: float) -> None
     narrow = [
         torch.full((1, 4), u),
         torch.randn(7, 4),
-        torch.full((1, 1), (1.01 * LONGEST) ** 2 / c),
+        torch.full((1, 1), (1.01 * CAP) ** 2 / c),
         torch.tensor([c]),
         torch.full((4,), alpha),
         torch.rand(7),
@@ -119,14 +119,14 @@ def test_the_longest_tokens_in_float32(c: float, u: float, alpha: float) -> None
 # --- gradients ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("longest", [None, 0.9])
+@pytest.mark.parametrize("cap", [None, 0.9])
 @pytest.mark.parametrize("adds", [False, True])
-def test_gradients(longest: float | None, adds: bool) -> None:
+def test_gradients(cap: float | None, adds: bool) -> None:
     base = (leaf(3, 5, 7),) if adds else ()
 
     def function(*given: Tensor) -> Tensor:
         add_to = given[6] if adds else None
-        return boosted_linear(*given[:6], scaling=1.7, longest=longest, add_to=add_to)
+        return boosted_linear(*given[:6], scaling=1.7, cap=cap, add_to=add_to)
 
     assert torch.autograd.gradcheck(function, (*arguments(), *base))
 
@@ -256,11 +256,11 @@ def test_keeps_nothing_as_wide_as_the_result(dtype: torch.dtype) -> None:
     assert kept == [128 * 5 * u.element_size() + 5 * 5 * 4] * 2
 
 
-@pytest.mark.parametrize("longest", [None, 0.9])
-def test_compiles(longest: float | None) -> None:
+@pytest.mark.parametrize("cap", [None, 0.9])
+def test_compiles(cap: float | None) -> None:
     given = arguments(torch.float32)
     base = torch.randn(3, 5, 7)
-    function = functools.partial(boosted_linear, scaling=1.7, longest=longest, add_to=base)
+    function = functools.partial(boosted_linear, scaling=1.7, cap=cap, add_to=base)
     torch._dynamo.reset()  # all partial functions share one limit of recompilations
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     ours, theirs = (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from beltrami.kernels.hyplora import boosted_linear as plain
-from beltrami.kernels.hyplora.boosted_linear import LONGEST, boosted_linear
+from beltrami.kernels.hyplora.boosted_linear import CAP, boosted_linear
 from beltrami.kernels.hyplora.gain import Gain
 from tests.gpu import no_waiting
 
@@ -51,7 +51,7 @@ def check_rows(
     time_in: Tensor,
     time_out: Tensor,
     device: str,
-    longest: float = LONGEST,
+    cap: float = CAP,
 ) -> None:
     rank = u.shape[-1]
     both = plain._both(weight, time_out, u.dtype)
@@ -64,11 +64,11 @@ def check_rows(
     wide_do[..., : rank + 1] = do
     there = [t.to(device) for t in (wide_do, u, wide_gram, n2)]
     c = torch.tensor([C])
-    gain = Gain(c, 1.3, longest)
+    gain = Gain(c, 1.3, cap)
     forwards = plain._rows(u, gram, n2, gain, time_in)
     *backwards, shares = plain._rows_backward(do, u, gram, n2, gain, time_in)
     for curvature in (C, c.to(device)):
-        rest = (Gain(curvature, 1.3, longest), time_in.to(device))
+        rest = (Gain(curvature, 1.3, cap), time_in.to(device))
         rows = [boosted_linear_triton.rows(*there[1:], *rest)]
         *more, found_shares = boosted_linear_triton.rows_backward(*there, *rest)
         for a, b in zip(rows + more, [forwards, *backwards], strict=True):
@@ -84,11 +84,11 @@ def check_rows(
 
 @DTYPES
 @RANKS
-@pytest.mark.parametrize("longest", [20.5, LONGEST])
+@pytest.mark.parametrize("cap", [20.5, CAP])
 def test_fused_rows_are_the_plain_ones(
-    rank: int, dtype: torch.dtype, longest: float, device: str
+    rank: int, dtype: torch.dtype, cap: float, device: str
 ) -> None:
-    check_rows(*tokens(rank, dtype), device, longest)
+    check_rows(*tokens(rank, dtype), device, cap)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-9, 1e-3, 10.0, 1e6])
@@ -108,7 +108,7 @@ def test_against_float64(rank: int, device: str) -> None:
     _, u, weight, n2, time_in, time_out = tokens(rank, torch.float32)
     there = [t.to(device) for t in (weight, time_out, u, n2, time_in)]
     padded = boosted_linear_triton.both(*there[:2], torch.float32)
-    gain = Gain(C, longest=LONGEST)
+    gain = Gain(C, cap=CAP)
     found = boosted_linear_triton.rows(
         there[2], plain.gram_matrix(padded), there[3], gain, there[4]
     )

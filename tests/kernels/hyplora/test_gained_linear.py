@@ -57,9 +57,9 @@ def test_is_the_five_steps(c: float) -> None:
 @pytest.mark.parametrize(
     ("dtype", "close"), [(F64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 2e-2)]
 )
-@pytest.mark.parametrize("longest", [None, 0.5])
+@pytest.mark.parametrize("cap", [None, 0.5])
 def test_few_tokens_without_gradients_are_the_same(
-    tokens: int, dtype: torch.dtype, close: float, longest: float | None
+    tokens: int, dtype: torch.dtype, close: float, cap: float | None
 ) -> None:
     """No Gram matrix is made for them."""
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def test_few_tokens_without_gradients_are_the_same(
     n2 = torch.rand(tokens, 1)
     base = torch.randn(tokens, 7)
     for c in (0.7, torch.tensor(0.7)):
-        options: dict[str, Any] = {"scaling": -1.7, "longest": longest}
+        options: dict[str, Any] = {"scaling": -1.7, "cap": cap}
         for more in ({}, {"add_to": base}, {"add_to": base.to(dtype)}):
             expected = gained_linear(u, b, n2, c, **options, **more)
             with torch.no_grad():
@@ -100,14 +100,14 @@ def test_a_tensor_is_a_curvature() -> None:
 
 def test_longest_draws_long_norms_in() -> None:
     x, a, b = matrices()
-    c, longest = 0.7, 1.5
+    c, cap = 0.7, 1.5
     u, n2 = norm_linear(x, a)
-    beyond = c * n2 > longest**2
+    beyond = c * n2 > cap**2
     assert beyond.any()
     assert not beyond.all()
-    expected = gained_linear(u, b, torch.where(beyond, longest**2 / c, n2), c)
-    torch.testing.assert_close(gained_linear(u, b, n2, c, longest=longest), expected)
-    (dn2,) = torch.autograd.grad(gained_linear(u, b, n2, c, longest=longest).sum(), n2)
+    expected = gained_linear(u, b, torch.where(beyond, cap**2 / c, n2), c)
+    torch.testing.assert_close(gained_linear(u, b, n2, c, cap=cap), expected)
+    (dn2,) = torch.autograd.grad(gained_linear(u, b, n2, c, cap=cap).sum(), n2)
     assert torch.equal(dn2 == 0, beyond)
 
 
@@ -137,15 +137,15 @@ def test_small_curvature_is_the_plain_product() -> None:
 # --- gradients ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("longest", [None, 1.2])
+@pytest.mark.parametrize("cap", [None, 1.2])
 @pytest.mark.parametrize("adds", [False, True])
-def test_gradients(longest: float | None, adds: bool) -> None:
+def test_gradients(cap: float | None, adds: bool) -> None:
     c = torch.tensor([0.3], dtype=F64, requires_grad=True)
     base = (leaf(3, 5, 7),) if adds else ()
 
     def function(x: Tensor, a: Tensor, b: Tensor, c: Tensor, *base: Tensor) -> Tensor:
         add_to = base[0] if base else None
-        return update(x, a, b, c, scaling=1.7, longest=longest, add_to=add_to)
+        return update(x, a, b, c, scaling=1.7, cap=cap, add_to=add_to)
 
     assert torch.autograd.gradcheck(function, (*matrices(), c, *base))
 
@@ -255,12 +255,12 @@ def test_keeps_nothing_as_wide_as_the_result(dtype: torch.dtype) -> None:
     assert kept == tokens * (rank * x.element_size() + 2 * 4) + 4 * rank**2
 
 
-@pytest.mark.parametrize("longest", [None, 1.2])
-def test_compiles(longest: float | None) -> None:
+@pytest.mark.parametrize("cap", [None, 1.2])
+def test_compiles(cap: float | None) -> None:
     x, a, b = matrices(torch.float32)
     c = torch.tensor([0.5], requires_grad=True)
     base = torch.randn(3, 5, 7)
-    function = functools.partial(update, scaling=1.7, longest=longest, add_to=base)
+    function = functools.partial(update, scaling=1.7, cap=cap, add_to=base)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     ours, theirs = (
         (out, *torch.autograd.grad(out.sin().sum(), (x, a, b, c)))

@@ -53,17 +53,17 @@ def check_rows(
     weight: Tensor,
     n2: Tensor,
     device: str,
-    longest: float | None = None,
+    cap: float | None = None,
     stereographic: bool = False,
 ) -> None:
     gram = plain.gram_matrix(weight)
     c = torch.tensor([C])
-    gain = Gain(c, 1.3, longest, stereographic)
+    gain = Gain(c, 1.3, cap, stereographic)
     z, m2 = plain._rows(u, gram, n2, gain)
     backwards = plain._rows_backward(dz, u, gram, n2, m2, gain)
     there = [t.to(device) for t in (dz, u, gram, n2, m2)]
     for curvature in (C, c.to(device)):
-        gain = Gain(curvature, 1.3, longest, stereographic)
+        gain = Gain(curvature, 1.3, cap, stereographic)
         found = gained_linear_triton.rows(*there[1:4], gain)
         for a, b in zip(found, (z, m2), strict=True):
             assert_rows_close(a, b)
@@ -79,11 +79,11 @@ def check_rows(
 
 @DTYPES
 @RANKS
-@pytest.mark.parametrize("longest", [None, 20.5])
+@pytest.mark.parametrize("cap", [None, 20.5])
 def test_fused_rows_are_the_plain_ones(
-    rank: int, dtype: torch.dtype, longest: float | None, device: str
+    rank: int, dtype: torch.dtype, cap: float | None, device: str
 ) -> None:
-    check_rows(*tokens(rank, dtype), device, longest)
+    check_rows(*tokens(rank, dtype), device, cap)
 
 
 @DTYPES

@@ -65,14 +65,14 @@ def test_numbers_are_curvatures() -> None:
         assert torch.equal(mixed_gain_linear(u, b, n2, numbers, weights), expected)
 
 
-@pytest.mark.parametrize("longest", [None, 0.6])
+@pytest.mark.parametrize("cap", [None, 0.6])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, F64], ids=str)
-def test_one_curvature_is_gained_linear(dtype: torch.dtype, longest: float | None) -> None:
+def test_one_curvature_is_gained_linear(dtype: torch.dtype, cap: float | None) -> None:
     """To the last digit, gradients included."""
     u, b, n2, c, _ = arguments(1, own=False, dtype=dtype)
     found = []
     for function in (gained_linear, mixed_gain_linear):
-        out = function(u, b, n2, c, scaling=1.3, longest=longest)
+        out = function(u, b, n2, c, scaling=1.3, cap=cap)
         found.append((out, *torch.autograd.grad(out.float().sin().sum(), (u, b, n2))))
     assert all(map(torch.equal, *found))
 
@@ -88,17 +88,17 @@ def test_one_of_several_is_that_one() -> None:
 def test_longest_draws_long_norms_in() -> None:
     """Each curvature's own: the same norm is long for one and short for another."""
     u, b, n2, c, weights = arguments()
-    longest = 0.8
-    beyond = c * n2 > longest**2
+    cap = 0.8
+    beyond = c * n2 > cap**2
     assert 0 < beyond.sum() < beyond.numel()
     parts = [
         weights[..., k : k + 1]
         * mixed_gain_linear(
-            u, b, torch.where(beyond, longest**2 / c, n2)[..., k : k + 1], c[..., k : k + 1]
+            u, b, torch.where(beyond, cap**2 / c, n2)[..., k : k + 1], c[..., k : k + 1]
         )
         for k in range(3)
     ]
-    found = mixed_gain_linear(u, b, n2, c, weights, longest=longest)
+    found = mixed_gain_linear(u, b, n2, c, weights, cap=cap)
     torch.testing.assert_close(found, sum(parts), rtol=1e-12, atol=1e-14)
     (dn2,) = torch.autograd.grad(found.sum(), n2)
     assert torch.equal(dn2 == 0, beyond.all(-1, keepdim=True))
@@ -115,7 +115,7 @@ def test_few_tokens_without_gradients_are_the_same(
     u, b, n2, c, weights = (t.detach() for t in arguments(dtype=dtype))
     given = (u[0, :tokens], b, n2[0, :tokens], c[0, :tokens], weights[0, :tokens])
     base = torch.randn(tokens, 7)
-    options: dict[str, Any] = {"scaling": -1.7, "longest": 0.9}
+    options: dict[str, Any] = {"scaling": -1.7, "cap": 0.9}
     for more in ({}, {"add_to": base}, {"add_to": base.to(dtype)}):
         expected = mixed_gain_linear(*given, **options, **more)
         with torch.no_grad(), monkeypatch.context() as patch:
@@ -129,14 +129,14 @@ def test_few_tokens_without_gradients_are_the_same(
 
 
 @OWN
-@pytest.mark.parametrize("longest", [None, 0.8])
+@pytest.mark.parametrize("cap", [None, 0.8])
 @pytest.mark.parametrize("adds", [False, True])
-def test_gradients(longest: float | None, own: bool, adds: bool) -> None:
+def test_gradients(cap: float | None, own: bool, adds: bool) -> None:
     base = (leaf(3, 5, 7),) if adds else ()
 
     def function(*given: Tensor) -> Tensor:
         add_to = given[5] if adds else None
-        return mixed_gain_linear(*given[:5], scaling=1.7, longest=longest, add_to=add_to)
+        return mixed_gain_linear(*given[:5], scaling=1.7, cap=cap, add_to=add_to)
 
     assert torch.autograd.gradcheck(function, (*arguments(own=own), *base))
 
@@ -240,11 +240,11 @@ def test_keeps_nothing_as_wide_as_the_result(dtype: torch.dtype) -> None:
 
 
 @OWN
-@pytest.mark.parametrize("longest", [None, 0.8])
-def test_compiles(longest: float | None, own: bool) -> None:
+@pytest.mark.parametrize("cap", [None, 0.8])
+def test_compiles(cap: float | None, own: bool) -> None:
     u, b, n2, c, weights = arguments(own=own, dtype=torch.float32)
     base = torch.randn(3, 5, 7)
-    function = functools.partial(mixed_gain_linear, scaling=1.7, longest=longest, add_to=base)
+    function = functools.partial(mixed_gain_linear, scaling=1.7, cap=cap, add_to=base)
     torch._dynamo.reset()  # all partial functions share one limit of recompilations
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     for curvatures in (c, NUMBERS):

@@ -40,14 +40,14 @@ def check_rows(
     c: Tensor,
     weights: Tensor | None,
     device: str,
-    longest: float | None = None,
+    cap: float | None = None,
 ) -> None:
     gram = one_curvature.gram_matrix(weight)
-    gain = Gain(c, 1.3, longest)
+    gain = Gain(c, 1.3, cap)
     z, m2 = plain._rows(u, gram, n2, gain, weights)
     expected = plain._rows_backward(dz, u, gram, n2, m2, gain, weights, True)
     there = [t.to(device) for t in (dz, u, gram, n2, m2)]
-    gain = Gain(c.to(device), 1.3, longest)
+    gain = Gain(c.to(device), 1.3, cap)
     there_weights = None if weights is None else weights.to(device)
     found = mixed_gain_linear_triton.rows(*there[1:4], gain, there_weights)
     for a, b in zip(found, (z, m2), strict=True):
@@ -69,15 +69,15 @@ def check_rows(
 @RANKS
 @COUNTS
 @OWN
-@pytest.mark.parametrize("longest", [None, 20.5])
+@pytest.mark.parametrize("cap", [None, 20.5])
 def test_fused_rows_are_the_plain_ones(
-    rank: int, count: int, own: bool, dtype: torch.dtype, longest: float | None, device: str
+    rank: int, count: int, own: bool, dtype: torch.dtype, cap: float | None, device: str
 ) -> None:
     dz, u, weight, n2 = tokens(rank, dtype)
     c, weights = curvatures(count, own, tuple(u.shape[:-1]))
-    check_rows(dz, u, weight, n2, c, weights, device, longest)
+    check_rows(dz, u, weight, n2, c, weights, device, cap)
     if count == 1:
-        check_rows(dz, u, weight, n2, c, None, device, longest)
+        check_rows(dz, u, weight, n2, c, None, device, cap)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-6, 1e-3, 10.0, 1e6])

@@ -34,7 +34,7 @@ def adapted_linear(
     c: Tensor | float,
     *,
     scaling: float = 1.0,
-    longest: float | None = None,
+    cap: float | None = None,
     stereographic: bool = False,
     fused: bool | None = None,
 ) -> Tensor:
@@ -43,7 +43,7 @@ def adapted_linear(
     Args:
         x: (..., d). weight: (out, d). bias: (out,) or None.
         down: A, (r, d). up: B, (out, r).
-        c, scaling, longest, stereographic: of the gain, as in `gained_linear`.
+        c, scaling, cap, stereographic: of the gain, as in `gained_linear`.
         fused: as in `norm_linear`; but `torch.compile`, too, is given the kernels where it can
             be (see `adapted_linear_operator`).
 
@@ -61,12 +61,12 @@ def adapted_linear(
             n2,
             c,
             scaling=scaling,
-            longest=longest,
+            cap=cap,
             stereographic=stereographic,
             add_to=base,
             fused=fused,
         )
-    gain = Gain(c, scaling, longest, stereographic)
+    gain = Gain(c, scaling, cap, stereographic)
     gain.check()
     if kernel is None:
         return adapted_linear_operator(x, weight, bias, down, up, gain)

@@ -80,7 +80,7 @@ _SOURCES = _digest()
 
 # Not by `torch.library.custom_op`, which takes longer to call than a small kernel runs.
 _LIBRARY = torch.library.Library("beltrami", "FRAGMENT")
-_GAIN = "Tensor? c, float number, float scaling, float? longest, bool stereographic, str sources"
+_GAIN = "Tensor? c, float number, float scaling, float? cap, bool stereographic, str sources"
 _LIBRARY.define(
     f"adapted_linear(Tensor x, Tensor weight, Tensor? bias, Tensor down, Tensor up, {_GAIN})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
@@ -135,8 +135,8 @@ def _fake_forward(
 
 
 def _backward(dy: Tensor, *others: Any) -> list[Tensor]:
-    *saved, number, scaling, longest, stereographic, _, wanted = others
-    gain = Gain(number, scaling, longest, stereographic)
+    *saved, number, scaling, cap, stereographic, _, wanted = others
+    gain = Gain(number, scaling, cap, stereographic)
     gradients = backward_pass(dy, saved, gain, wanted, _kernels())
     return [t for t in gradients if t is not None]
 

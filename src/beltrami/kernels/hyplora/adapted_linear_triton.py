@@ -107,7 +107,7 @@ def rows(
         rank,
         x.stride(0),
         float(gain.scaling),
-        gain.reach,
+        gain.cap_squared,
         **_constants(rank, FORWARD_ROWS, gain),
     )
     return u, n2, z, m2
@@ -154,7 +154,7 @@ def gradient_rows(
         rank,
         dy.stride(0),
         float(gain.scaling),
-        gain.reach,
+        gain.cap_squared,
         **_constants(rank, BACKWARD_ROWS, gain),
     )
     return du, dn2, z, wu, by_c
@@ -227,7 +227,7 @@ def few(
         between,
         readable(gain.c, x),
         float(gain.scaling),
-        gain.reach,
+        gain.cap_squared,
         CHUNKS=chunks,
         BLOCKS=blocks,
         OUTPUTS=outputs,
@@ -260,7 +260,7 @@ def _rows(
     rank: tl.tensor,
     x_row: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
@@ -301,7 +301,7 @@ def _rows(
     u = narrow.to(tl.float32)  # as it is kept, and multiplied by B
     gram = _square(gram_ptr, rank, RANK)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED, STEREOGRAPHIC)
+    scale, m2 = gained(u, gram, n2, c, scaling, cap_squared, LIMITED, STEREOGRAPHIC)
     tl.store(z_ptr + at, rounded(scale[:, None] * u, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real_row)
 
@@ -325,7 +325,7 @@ def _gradient_rows(
     rank: tl.tensor,
     dy_row: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
@@ -362,7 +362,7 @@ def _gradient_rows(
     m2 = tl.load(m2_ptr + row, mask=real_row, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     du, dn2, scale, w, by_c = gained_backward(
-        dz, u, gram, n2, m2, c, scaling, reach, LIMITED, STEREOGRAPHIC
+        dz, u, gram, n2, m2, c, scaling, cap_squared, LIMITED, STEREOGRAPHIC
     )
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real_row)
@@ -452,7 +452,7 @@ def _few_gain(
     between_ptr: tl.tensor,
     c_or_ptr: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     CHUNKS: tl.constexpr,
     BLOCKS: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -476,7 +476,7 @@ def _few_gain(
     n2 = tl.sum(squares[None, :], axis=1)
     m2 = tl.sum(mapped_squares[None, :], axis=1)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale = scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC)
+    scale = scaling * limited_gain(n2, m2, c, cap_squared, LIMITED, STEREOGRAPHIC)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = j < OUTPUTS
     mapped = tl.load(after + j, mask=real, other=0.0)

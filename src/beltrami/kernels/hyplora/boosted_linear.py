@@ -41,7 +41,7 @@ from beltrami.kernels.launch.dtypes import (
 )
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
-LONGEST = 40.0  # of √p: e^−80, and that over c, is still a normal float32
+CAP = 40.0  # of √p: e^−80, and that over c, is still a normal float32
 LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is no number
 LOG_LARGEST_CUBED = math.log(LARGEST_SLOPE) / 3
 
@@ -56,7 +56,7 @@ def boosted_linear(
     time_out: Tensor,
     *,
     scaling: float = 1.0,
-    longest: float | None = None,
+    cap: float | None = None,
     add_to: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
@@ -68,7 +68,7 @@ def boosted_linear(
         c: curvature −c: a number, or a tensor of one, which then gets a gradient.
         time_in: α, (r,). time_out: b, (out,).
         scaling: of the whole map.
-        longest: √p above this counts as this, and gets no gradient; at most 40.
+        cap: √p above this counts as this, and gets no gradient; at most 40.
         add_to: (..., out) to add the map to; the gradient goes through.
         fused: as in `norm_linear`.
 
@@ -78,7 +78,7 @@ def boosted_linear(
     kernel = dispatch("hyplora.boosted_linear_triton", fused, u, weight, n2, time_in, time_out)
     n2 = cast(n2, accumulation_dtype(n2.dtype))
     c = cast(c, accumulation_dtype(u.dtype)) if isinstance(c, Tensor) else c
-    gain = Gain(c, scaling, LONGEST if longest is None else min(longest, LONGEST))
+    gain = Gain(c, scaling, CAP if cap is None else min(cap, CAP))
     gain.check()
     # Of another dtype, add_to is added outside: the product must not be rounded to it first.
     inside = add_to if add_to is None or add_to.dtype == u.dtype else None
@@ -181,7 +181,7 @@ def _both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
 def _rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor) -> Tensor:
     """s·ĝ·ŷ, (..., r + 1), in u's dtype."""
     w = upcast(u)
-    p, _ = gain.clipped(n2)
+    p, _ = gain.clip(n2)
     low, sinhc, cosh = _hyperbolic(p.to(w.dtype))
     y = _lifted(w, time_in, sinhc, cosh, low, gain.c)
     _, q = _products(y, gram, gain.c)
@@ -195,7 +195,7 @@ def _rows_backward(
     rank, c, scaling = u.shape[-1], gain.c, gain.scaling
     wide_u, wide_do = upcast(u), upcast(do)
     alpha = cast(time_in, wide_u.dtype)
-    p, beyond = gain.clipped(n2)
+    p, clipped = gain.clip(n2)
     p = p.to(wide_u.dtype)
     low, sinhc, cosh = _hyperbolic(p)
     y = _lifted(wide_u, time_in, sinhc, cosh, low, c)
@@ -209,7 +209,7 @@ def _rows_backward(
     of_u, of_alpha = ((dz * t).sum(-1, keepdim=True) for t in (wide_u, alpha))
     root = c**0.5
     dp = low * radial.sinhc_sq_prime(p) * of_u + sinhc / (2 * root) * of_alpha
-    dp = dp if beyond is None else torch.where(beyond, 0.0, dp)
+    dp = dp if clipped is None else torch.where(clipped, 0.0, dp)
     dc = n2 * dp + q / c * dq - (cosh / root * of_alpha + low * low / c * by_time) / (2 * c)
     room = overflow_safe_dtype(u.dtype)
     return (

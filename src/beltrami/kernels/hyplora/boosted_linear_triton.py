@@ -91,7 +91,7 @@ def rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor) -> Te
             rank,
             width,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             C_STORED=gain.c_tensor is not None,
             RANK=padded(rank),
             ROWS=ROWS,
@@ -129,7 +129,7 @@ def rows_backward(
             rank,
             width,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             C_STORED=gain.c_tensor is not None,
             RANK=padded(rank),
             ROWS=ROWS,
@@ -247,7 +247,7 @@ def _rows(
     rank: tl.tensor,
     width: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
@@ -265,7 +265,7 @@ def _rows(
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     p = c * n2
-    p = tl.where(p > reach, reach, p)
+    p = tl.where(p > cap_squared, cap_squared, p)
     sinhc, rise, low = hyperbolic(p)
     radius = _radius(p, c)
     z, time = _lifted(u, alpha, low * sinhc, low * (1.0 + rise) * radius, low, radius)
@@ -293,7 +293,7 @@ def _rows_backward(
     rank: tl.tensor,
     width: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     RANK: tl.constexpr,
     ROWS: tl.constexpr,
@@ -314,8 +314,8 @@ def _rows_backward(
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     p = c * n2
-    beyond = p > reach
-    p = tl.where(beyond, reach, p)
+    clipped = p > cap_squared
+    p = tl.where(clipped, cap_squared, p)
     sinhc, rise, low = hyperbolic(p)
     by_p = low * sinhc_prime(p, sinhc, 1.0 + rise)
     sinhc = low * sinhc
@@ -330,7 +330,7 @@ def _rows_backward(
     by_time = ratio(scale * do_time + 2.0 * v * gram_time, tl.where(time > 0, time, 1.0))
     dz = scale[:, None] * do + (2.0 * v)[:, None] * gram_z + by_time[:, None] * z
     of_u, of_alpha = tl.sum(dz * u, axis=1), tl.sum(dz * alpha[None, :], axis=1)
-    dp = tl.where(beyond, 0.0, by_p * of_u + sinhc * radius * of_alpha / 2)
+    dp = tl.where(clipped, 0.0, by_p * of_u + sinhc * radius * of_alpha / 2)
     # Less what the radius 1/√c is worth, in time before and after A.
     shrunk = (time_in * of_alpha + low * radius * (low * radius) * by_time) / 2
     dc = n2 * dp + (q * dq - shrunk) * (radius * radius)

@@ -18,13 +18,13 @@ class Gain(NamedTuple):
     Args:
         c: curvature −c: a number, or a tensor.
         scaling: s.
-        longest: √c·n above this counts as this, and gets no gradient.
-        stereographic: takes `stereographic_gain` instead; `longest` has to be below 2 then.
+        cap: √c·n above this counts as this, and gets no gradient.
+        stereographic: takes `stereographic_gain` instead; `cap` has to be below 2 then.
     """
 
     c: Tensor | float
     scaling: float = 1.0
-    longest: float | None = None
+    cap: float | None = None
     stereographic: bool = False
 
     @property
@@ -42,42 +42,42 @@ class Gain(NamedTuple):
         return self if c is None else Gain(c, *self[1:])
 
     @property
-    def reach(self) -> float:
-        """The square of `longest`, as kernels are given it."""
-        return 0.0 if self.longest is None else float(self.longest) ** 2
+    def cap_squared(self) -> float:
+        """The square of `cap`, as kernels are given it."""
+        return 0.0 if self.cap is None else float(self.cap) ** 2
 
     def check(self) -> None:
         """Refuse several curvatures, and what leaves the ball."""
         if isinstance(self.c, Tensor) and self.c.numel() != 1:
             raise ValueError(f"c must be one number, got a tensor of shape {tuple(self.c.shape)}")
-        if self.stereographic and (self.longest is None or not self.longest < BALL):
-            raise ValueError(f"stereographic=True needs longest below {BALL}, got {self.longest}")
+        if self.stereographic and (self.cap is None or not self.cap < BALL):
+            raise ValueError(f"stereographic=True needs cap below {BALL}, got {self.cap}")
 
-    def clipped(self, n2: Tensor) -> tuple[Tensor, Tensor | None]:
-        """p = c·n², not above longest², and where it was."""
+    def clip(self, n2: Tensor) -> tuple[Tensor, Tensor | None]:
+        """p = c·n², not above cap², and where it was."""
         p = self.c * n2
-        if self.longest is None:
+        if self.cap is None:
             return p, None
-        beyond = p > self.longest**2
-        return torch.where(beyond, self.longest**2, p), beyond
+        clipped = p > self.cap**2
+        return torch.where(clipped, self.cap**2, p), clipped
 
     def values(self, n2: Tensor, m2: Tensor) -> Tensor:
         """g, in the dtype of m²."""
-        p = self.clipped(n2)[0].to(m2.dtype)
+        p = self.clip(n2)[0].to(m2.dtype)
         if self.stereographic:
             return stereographic_gain.gain(p, self.c * m2)
         return lorentz_gain.gain(p, self.c * m2, far=self._may_be_far)
 
     def values_and_slopes(self, n2: Tensor, m2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g and its derivatives by c·n² and c·m²."""
-        p, beyond = self.clipped(n2)
+        p, clipped = self.clip(n2)
         p, q = p.to(m2.dtype), self.c * m2
         if self.stereographic:
             g, by_p, by_q = stereographic_gain.gain_and_slopes(p, q)
         else:
             g, by_p, by_q = lorentz_gain.gain_and_slopes(p, q, far=self._may_be_far)
-        return g, by_p if beyond is None else torch.where(beyond, 0.0, by_p), by_q
+        return g, by_p if clipped is None else torch.where(clipped, 0.0, by_p), by_q
 
     @property
     def _may_be_far(self) -> bool:
-        return self.longest is None or self.longest**2 > lorentz_gain.FAR
+        return self.cap is None or self.cap**2 > lorentz_gain.FAR

@@ -36,7 +36,7 @@ def gained_linear(
     c: Tensor | float,
     *,
     scaling: float = 1.0,
-    longest: float | None = None,
+    cap: float | None = None,
     stereographic: bool = False,
     add_to: Tensor | None = None,
     fused: bool | None = None,
@@ -47,13 +47,13 @@ def gained_linear(
         u: (..., r). weight: (out, r), cast to u's dtype.
         n2: (..., 1), the squared norms that the gain starts from.
         c: curvature −c: a number, or a tensor of one, which then gets a gradient.
-        scaling, longest, stereographic: of the gain, as in `Gain`.
+        scaling, cap, stereographic: of the gain, as in `Gain`.
         add_to: (..., out) to add the map to; the gradient goes through.
         fused: as in `norm_linear`.
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
-    gain = Gain(c, scaling, longest, stereographic)
+    gain = Gain(c, scaling, cap, stereographic)
     gain.check()
     if u.shape[-1] != weight.shape[-1] or n2.shape != (*u.shape[:-1], 1):
         raise ValueError(

@@ -94,7 +94,7 @@ def rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain) -> tuple[Tensor, Tenso
             n,
             rank,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             **kernel_constants(gain),
             RANK=padded(rank),
             ROWS=ROWS,
@@ -129,7 +129,7 @@ def rows_backward(
             n,
             rank,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             **kernel_constants(gain),
             RANK=padded(rank),
             ROWS=ROWS,
@@ -148,7 +148,7 @@ def kernel_constants(gain: Gain) -> dict[str, bool]:
     """What the kernels are compiled for."""
     return {
         "C_STORED": gain.c_tensor is not None,
-        "LIMITED": gain.longest is not None,
+        "LIMITED": gain.cap is not None,
         "STEREOGRAPHIC": gain.stereographic,
     }
 
@@ -239,15 +239,15 @@ def gained(
     n2: tl.tensor,
     c: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """s·g and m² of each row."""
-    c, scaling, reach = single(c), single(scaling), single(reach)
+    c, scaling, cap_squared = single(c), single(scaling), single(cap_squared)
     m2 = tl.sum(u * tl.dot(u, gram, input_precision="ieee"), axis=1)
     m2 = tl.where(m2 < 0, 0.0, m2)  # by rounding
-    return scaling * limited_gain(n2, m2, c, reach, LIMITED, STEREOGRAPHIC), m2
+    return scaling * limited_gain(n2, m2, c, cap_squared, LIMITED, STEREOGRAPHIC), m2
 
 
 @triton.jit
@@ -255,14 +255,14 @@ def limited_gain(
     n2: tl.tensor,
     m2: tl.tensor,
     c: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
 ) -> tl.tensor:
     """The gain of each row."""
     p = c * n2
     if LIMITED:
-        p = tl.where(p > reach, reach, p)
+        p = tl.where(p > cap_squared, cap_squared, p)
     g, _, _ = _either(p, c * m2, STEREOGRAPHIC)
     return g
 
@@ -276,19 +276,19 @@ def gained_backward(
     m2: tl.tensor,
     c: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """du, dn², s·g, w and its share of dc, of each row."""
-    c, scaling, reach = single(c), single(scaling), single(reach)
+    c, scaling, cap_squared = single(c), single(scaling), single(cap_squared)
     p = c * n2
-    beyond = p > reach
+    clipped = p > cap_squared
     if LIMITED:
-        p = tl.where(beyond, reach, p)
+        p = tl.where(clipped, cap_squared, p)
     g, by_p, by_q = _either(p, c * m2, STEREOGRAPHIC)
     if LIMITED:
-        by_p = tl.where(beyond, 0.0, by_p)
+        by_p = tl.where(clipped, 0.0, by_p)
     dg = scaling * tl.sum(dz * u, axis=1)
     dp, dq = dg * by_p, dg * by_q
     scale, w = scaling * g, c * dq
@@ -307,7 +307,7 @@ def _rows(
     n: tl.tensor,
     rank: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
@@ -323,7 +323,7 @@ def _rows(
     gram = tl.load(gram_ptr + k * rank + j, mask=(k < rank) & (j < rank), other=0.0)
     n2 = tl.load(n2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
-    scale, m2 = gained(u, gram, n2, c, scaling, reach, LIMITED, STEREOGRAPHIC)
+    scale, m2 = gained(u, gram, n2, c, scaling, cap_squared, LIMITED, STEREOGRAPHIC)
     z = scale[:, None] * u
     tl.store(z_ptr + at, rounded(z, z_ptr.dtype.element_ty), mask=inside)
     tl.store(m2_ptr + row, m2, mask=real)
@@ -345,7 +345,7 @@ def _rows_backward(
     n: tl.tensor,
     rank: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     C_STORED: tl.constexpr,
     LIMITED: tl.constexpr,
     STEREOGRAPHIC: tl.constexpr,
@@ -364,7 +364,7 @@ def _rows_backward(
     m2 = tl.load(m2_ptr + row, mask=real, other=0.0)
     c = tl.load(c_or_ptr) if C_STORED else c_or_ptr
     du, dn2, scale, w, by_c = gained_backward(
-        dz, u, gram, n2, m2, c, scaling, reach, LIMITED, STEREOGRAPHIC
+        dz, u, gram, n2, m2, c, scaling, cap_squared, LIMITED, STEREOGRAPHIC
     )
     tl.store(du_ptr + at, du.to(du_ptr.dtype.element_ty), mask=inside)
     tl.store(dn2_ptr + row, dn2, mask=real)

@@ -48,7 +48,7 @@ def mixed_gain_linear(
     weights: Tensor | None = None,
     *,
     scaling: float = 1.0,
-    longest: float | None = None,
+    cap: float | None = None,
     add_to: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
@@ -59,14 +59,14 @@ def mixed_gain_linear(
         c: curvatures −c: k numbers, or a tensor of shape (k,), or one of each token's own,
             (..., k). Tensors get a gradient.
         weights: (..., k); None if k is 1.
-        longest: √c·n above this counts as this, and gets no gradient.
+        cap: √c·n above this counts as this, and gets no gradient.
 
     Returns: (..., out), in the dtype of u, or of add_to if there is one.
     """
     if not isinstance(c, Tensor):
         c = _as_tensor(c, u)
     _check(u, weight, n2, c, weights)
-    gain = Gain(c, scaling, longest)
+    gain = Gain(c, scaling, cap)
     weight = cast(weight, u.dtype)
     kernel = dispatch("hyplora.mixed_gain_linear_triton", fused, u, weight, n2, c, weights)
     n2 = cast(n2, accumulation_dtype(n2.dtype))

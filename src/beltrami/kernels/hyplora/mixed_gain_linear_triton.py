@@ -63,11 +63,11 @@ def rows(
             n,
             rank,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             COUNT=count,
             C_ROW=0 if c.ndim == 1 else count,
             WEIGHED=weights is not None,
-            LIMITED=gain.longest is not None,
+            LIMITED=gain.cap is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -113,12 +113,12 @@ def rows_backward(
             n,
             rank,
             float(gain.scaling),
-            gain.reach,
+            gain.cap_squared,
             COUNT=count,
             C_ROW=0 if c.ndim == 1 else count,
             BY_C=by_c,
             WEIGHED=weights is not None,
-            LIMITED=gain.longest is not None,
+            LIMITED=gain.cap is not None,
             RANK=padded(rank),
             ROWS=ROWS,
         )
@@ -143,7 +143,7 @@ def _rows(
     n: tl.tensor,
     rank: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     COUNT: tl.constexpr,
     C_ROW: tl.constexpr,
     WEIGHED: tl.constexpr,
@@ -166,7 +166,7 @@ def _rows(
         c = tl.load(c_ptr + row * C_ROW + i, mask=real, other=0.0)
         p = c * n2
         if LIMITED:
-            p = tl.where(p > reach, reach, p)
+            p = tl.where(p > cap_squared, cap_squared, p)
         part, _, _ = gain_and_slopes(p, c * m2)
         if WEIGHED:
             weight = tl.load(weights_ptr + row * COUNT + i, mask=real, other=0.0)
@@ -195,7 +195,7 @@ def _rows_backward(
     n: tl.tensor,
     rank: tl.tensor,
     scaling: tl.tensor,
-    reach: tl.tensor,
+    cap_squared: tl.tensor,
     COUNT: tl.constexpr,
     C_ROW: tl.constexpr,
     BY_C: tl.constexpr,
@@ -221,12 +221,12 @@ def _rows_backward(
     for i in tl.static_range(COUNT):
         c = tl.load(c_ptr + row * C_ROW + i, mask=real, other=0.0)
         p = c * n2
-        beyond = p > reach
+        clipped = p > cap_squared
         if LIMITED:
-            p = tl.where(beyond, reach, p)
+            p = tl.where(clipped, cap_squared, p)
         part, by_p, by_q = gain_and_slopes(p, c * m2)
         if LIMITED:
-            by_p = tl.where(beyond, 0.0, by_p)
+            by_p = tl.where(clipped, 0.0, by_p)
         share = dg
         if WEIGHED:
             at_weight = row * COUNT + i
