@@ -30,6 +30,8 @@ def refused_names(tree: ast.AST) -> Iterator[Place]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
         elif isinstance(node, ast.arg):
             name = node.arg
         elif isinstance(node, ast.ExceptHandler | ast.alias):
@@ -90,6 +92,7 @@ def _tree(path: Path) -> ast.Module:
         "import os as found",
         "try: pass\nexcept ValueError as found: pass",
         "_found = 1",
+        "self.found = 1",
     ],
 )
 def test_every_way_to_name_a_variable_is_seen(code: str) -> None:

@@ -105,7 +105,7 @@ class RunCommand:
         from beltrami.recipes.folder import RunFolder
 
         folder = RunFolder(self.config.folder)
-        if folder.asked_for() is None:
+        if folder.run_config() is None:
             return (
                 f"Interrupted before the work began.\nStart again with: {self.repeat(resume=False)}"
             )
@@ -168,7 +168,7 @@ class RunProgress(ProgressListener):
         self._recipe = recipe
         self._bar = make_bar(console, shown=is_main_process())
         self._all = self._bar.add_task("trials", total=None)
-        self._one = self._bar.add_task("training", total=None, visible=False)
+        self._training = self._bar.add_task("training", total=None, visible=False)
         self._finished, self._done = 0, 0.0
 
     def __enter__(self) -> RunProgress:
@@ -188,13 +188,13 @@ class RunProgress(ProgressListener):
 
     def on_train_begin(self, name: str, steps: int, done: int) -> None:
         """Show a new training; say where an interrupted one goes on."""
-        self._bar.reset(self._one, total=steps, completed=done, visible=True, description=name)
+        self._bar.reset(self._training, total=steps, completed=done, visible=True, description=name)
         if done:
             self.note(f"{name}: going on at step {done:,} of {steps:,}")
 
     def on_step_end(self, done: int) -> None:
         """Move the bar."""
-        self._bar.update(self._one, completed=done)
+        self._bar.update(self._training, completed=done)
 
     def on_parallel_progress(self, parts: float) -> None:
         """Move the bar of all trials by parts of them."""

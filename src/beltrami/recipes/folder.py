@@ -72,13 +72,13 @@ class RunFolder(OutputFolder):
         """The page for people."""
         return self.path / REPORT
 
-    def asked_for(self) -> dict[str, Any] | None:
+    def run_config(self) -> dict[str, Any] | None:
         """config.json of the run that was started here; None where there is none of ours."""
         return read_document(self.config)
 
     def holds_a_run(self) -> bool:
         """Whether a run was started here; files of something else are a `ValueError`."""
-        if self.asked_for() is not None:
+        if self.run_config() is not None:
             return True
         if (read_object(self.metrics) or {}).get("schema") == OLD_TOUR:
             raise ValueError(

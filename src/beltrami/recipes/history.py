@@ -66,7 +66,7 @@ def read_run(path: Path) -> PastRun:
     if not path.is_dir():
         raise RunError(f"{path} is no folder; `beltrami runs` lists the runs there are")
     folder = RunFolder(path)
-    config = folder.asked_for()
+    config = folder.run_config()
     if config is None or not _fits(config, CONFIG_SHAPE):
         raise RunError(f"{path} holds no run: there is no config.json of ours in it")
     metrics = read_document(folder.metrics)

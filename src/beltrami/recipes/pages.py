@@ -45,13 +45,14 @@ def run_facts(run_result: RunResult, names: Mapping[str, str]) -> tuple[tuple[st
     seconds = [
         f"{model_name(s, names)}{_in(s)} {_seconds(s):.1f} s" for s in run_result.arm_results
     ]
+    processes = environment["processes"]
     return (
         *facts,
         ("Seeds", str(document["settings"]["seeds"])),
         ("Time a training", "; ".join(seconds)),
         (
             "Machine",
-            f"{environment['device']}, {environment['processes']} process(es), "
+            f"{environment['device']}, {processes} process{'' if processes == 1 else 'es'}, "
             f"{environment['threads']} threads, torch {environment['torch']}",
         ),
     )

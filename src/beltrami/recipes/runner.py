@@ -98,7 +98,7 @@ def _prepare(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
 
 def _check_unmixed(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
     """Refuse what would mix two experiments, before anything is changed or computed."""
-    before = (folder.asked_for() or {}).get("recipe", recipe.name)
+    before = (folder.run_config() or {}).get("recipe", recipe.name)
     if before != recipe.name:
         raise ValueError(
             f"{folder.path} holds a run of the recipe {before}, not {recipe.name}; give another "
@@ -117,7 +117,7 @@ def _check_unmixed(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
 
 def _check_same_experiment(recipe: Recipe[Any, Any], folder: RunFolder) -> None:
     """Other data, or other settings than those that add trials, are another experiment."""
-    before = folder.asked_for() or {}
+    before = folder.run_config() or {}
     remedy = "give another --out, or --fresh to start over"
     if (before.get("data") or {}).get("digest") not in (None, recipe.data_facts()["digest"]):
         raise ValueError(f"{folder.path} holds a run on other data; {remedy}")

@@ -103,7 +103,7 @@ class _Schedule:
         pool: ProcessPoolExecutor,
         shares: Shares,
     ) -> None:
-        self.recipe, self.shares, self.asked = recipe, shares, 0
+        self.recipe, self.shares, self.submitted = recipe, shares, 0
         self.arms = list(recipe.arms())
         self.seeds = recipe.config.seeds
         self.runner, self.listener, self.pool = runner, listener, pool
@@ -137,9 +137,9 @@ class _Schedule:
             self._done(place, seed)
             return
         may_diverge = seed == 0 and len(arm.choices) > 1
-        future = self.pool.submit(_train, place, dict(choice), seed, may_diverge, self.asked)
-        self.running[future] = place, choice, seed, self.asked
-        self.asked += 1
+        future = self.pool.submit(_train, place, dict(choice), seed, may_diverge, self.submitted)
+        self.running[future] = place, choice, seed, self.submitted
+        self.submitted += 1
 
     def _done(self, place: int, seed: int) -> None:
         arm = self.arms[place]

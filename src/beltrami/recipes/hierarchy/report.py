@@ -296,7 +296,7 @@ def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
         (
             "Training",
             f"Riemannian SGD, {config.epochs:,} epochs, {config.batch_of(data['nodes']):,} nodes a "
-            f"step against {config.pool_of(data['nodes']):,} others, float64",
+            f"step against a pool of {config.pool_of(data['nodes']):,}, float64",
         ),
         ("Ranked", f"the ancestors of {ranked}"),
     )

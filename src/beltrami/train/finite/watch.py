@@ -48,7 +48,7 @@ class Run:
         self.calls: list[_Call] = []
         self.latest: dict[nn.Module, _Call] = {}
         self.in_forward = True
-        self.found: NonFinite | None = None
+        self.report: NonFinite | None = None
         self.error: Exception | None = None
         self.minus_inf: str = ""
         self.first_seen: tuple[_Call, Entries] | None = None
@@ -67,14 +67,14 @@ class Run:
                 loss = self._forward(run)
                 self.in_forward = False  # backward may repeat a checkpointed forward
                 self.calls.clear()
-                over = self.found is not None or self.error is not None
+                over = self.report is not None or self.error is not None
                 if self.backward and not anywhere(over, self.together):
                     self._backward(loss)
         finally:
             for handle in self.handles:
                 handle.remove()
         # What was non-finite often trips what comes after it: then the origin is the news.
-        return self.found, None if self.found is not None else self.error
+        return self.report, None if self.report is not None else self.error
 
     def _forward(self, run: Callable[[], Tensor]) -> Tensor | None:
         try:
@@ -83,15 +83,15 @@ class Run:
                 raise TypeError(f"run must return the loss, a tensor, got {type(loss).__name__}")
             held = entries(loss, "loss")
         except Exception as error:
-            if self.found is None and self.first_seen is not None:
+            if self.report is None and self.first_seen is not None:
                 caller = self.first_seen[0].caller
                 if caller is not None:
                     self._blame(caller, self.first_seen[1])
             if self.backward:  # a forward that itself takes gradients fails in the run without
                 self.error = error
             return None
-        if self.found is None and held is not None and held.bad:
-            self.found = report("loss", None, "", held, note=self.minus_inf)
+        if self.report is None and held is not None and held.bad:
+            self.report = report("loss", None, "", held, note=self.minus_inf)
         return loss
 
     def _backward(self, loss: Tensor | None) -> None:
@@ -112,9 +112,9 @@ class Run:
         self.calls.append(call)
         self.latest[module] = call
         bad = next((e for e in inputs if e.faulty), None)
-        if self.found is None and bad is not None:
+        if self.report is None and bad is not None:
             if caller is None:
-                self.found = report("batch", module, call.path, bad)
+                self.report = report("batch", module, call.path, bad)
             elif self.first_seen is None:
                 self.first_seen = call, bad
         if not self.backward:
@@ -128,7 +128,7 @@ class Run:
         call = self.calls.pop()
         while call.module is not module:  # a forward inside it raised, and someone caught it
             call = self.calls.pop()
-        if self.found is None and self.in_forward:
+        if self.report is None and self.in_forward:
             self._judge(call, describe(output, "output"))
         return _replace(output, self._watch("output", call), {}) if self.backward else None
 
@@ -156,7 +156,7 @@ class Run:
             seen = self.first_seen[0]
             notes.append(f"It reaches {seen.path} ({type(seen.module).__name__}) first.")
         note = " ".join([*notes, self.minus_inf]).rstrip()
-        self.found = report("forward", call.module, call.path, bad, call.inputs, note)
+        self.report = report("forward", call.module, call.path, bad, call.inputs, note)
 
     # --- backward ---------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Run:
 
     def _hook(self, tensor: Tensor, role: str, of: _Call | None, module: nn.Module) -> None:
         def look(gradient: Tensor) -> None:
-            if self.found is not None:
+            if self.report is not None:
                 return
             call = of or self.latest[module]  # a parameter belongs to all calls of its module
             held = entries(gradient, f"the gradient of its {role}")
@@ -198,14 +198,14 @@ class Run:
                     call.gradients += (held,)
                 return
             if role != "output":
-                self.found = report("backward", call.module, call.path, held, call.gradients)
+                self.report = report("backward", call.module, call.path, held, call.gradients)
             elif call.caller is not None:
                 # The gradient was spoilt on its way to this output, in the code that called it.
                 by, name = call.caller, call.path
                 note = f"It came to the output of {name} ({type(call.module).__name__}) like that."
-                self.found = report("backward", by.module, by.path, held, by.gradients, note)
+                self.report = report("backward", by.module, by.path, held, by.gradients, note)
             else:
-                self.found = report("backward", None, "", held)
+                self.report = report("backward", None, "", held)
 
         self.handles.append(tensor.register_hook(look))
 
