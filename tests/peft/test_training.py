@@ -209,6 +209,8 @@ def with_zero3(settings: dict) -> dict[str, Tensor]:
     return {n: safe_get_full_fp32_param(p).clone() for n, p in named if p.requires_grad}
 
 
+BY_LAYER = {"learn_curvature": "layer"}
+MIXTURE = {"curvature": [0.1, 1.0], "learn_curvature": "module"}
 DEEPSPEED = pytest.mark.skipif(
     find_spec("deepspeed") is None, reason="needs DeepSpeed: pip install deepspeed"
 )
@@ -216,11 +218,14 @@ DEEPSPEED = pytest.mark.skipif(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
-@pytest.mark.parametrize("work", [with_ddp, with_fsdp2, pytest.param(with_zero3, marks=DEEPSPEED)])
 @pytest.mark.parametrize(
-    "settings",
-    [{"learn_curvature": "layer"}, {"curvature": [0.1, 1.0], "learn_curvature": "module"}],
-    ids=str,
+    ("work", "settings"),
+    [
+        (with_ddp, BY_LAYER),
+        (with_fsdp2, MIXTURE),
+        pytest.param(with_zero3, MIXTURE, marks=DEEPSPEED),
+    ],
+    ids=["ddp", "fsdp2", "zero3"],
 )
 def test_two_processes_are_one(work, settings: dict, tmp_path: Path) -> None:
     model = adapted(**settings)

@@ -592,8 +592,7 @@ def _whole(t: Tensor) -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize(("kind", "backward"), [("ddp", True), ("fsdp2", False)])
 def test_processes_look_together(tmp_path: Path, kind: str, backward: bool) -> None:
     quiet, loud = together(2, _in_process, tmp_path, kind, backward)
     assert not quiet["found"]

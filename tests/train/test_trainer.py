@@ -1047,8 +1047,7 @@ def _train_together(folder: Path, kind: str, fault: str) -> dict[str, Any]:
 
 
 @in_processes
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-@pytest.mark.parametrize("fault", ["forward", "backward"])
+@pytest.mark.parametrize(("kind", "fault"), [("ddp", "forward"), ("fsdp2", "backward")])
 def test_all_processes_stop_and_name_the_same_layer(tmp_path: Path, kind: str, fault: str) -> None:
     one, other = together(2, _train_together, tmp_path, tmp_path / "out", kind, fault)
     assert one == other

@@ -181,7 +181,7 @@ def _both(weight: Tensor, time_out: Tensor, dtype: torch.dtype) -> Tensor:
 def _rows(u: Tensor, gram: Tensor, n2: Tensor, gain: Gain, time_in: Tensor) -> Tensor:
     """s·ĝ·ŷ, (..., r + 1), in u's dtype."""
     w = upcast(u)
-    p, _ = gain.clip(n2)
+    p, _ = gain.capped(n2)
     low, sinhc, cosh = _hyperbolic(p.to(w.dtype))
     y = _lifted(w, time_in, sinhc, cosh, low, gain.c)
     _, q = _products(y, gram, gain.c)
@@ -195,7 +195,7 @@ def _rows_backward(
     rank, c, scaling = u.shape[-1], gain.c, gain.scaling
     wide_u, wide_do = upcast(u), upcast(do)
     alpha = cast(time_in, wide_u.dtype)
-    p, clipped = gain.clip(n2)
+    p, clipped = gain.capped(n2)
     p = p.to(wide_u.dtype)
     low, sinhc, cosh = _hyperbolic(p)
     y = _lifted(wide_u, time_in, sinhc, cosh, low, c)

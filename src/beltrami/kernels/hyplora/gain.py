@@ -53,7 +53,7 @@ class Gain(NamedTuple):
         if self.stereographic and (self.cap is None or not self.cap < BALL):
             raise ValueError(f"stereographic=True needs cap below {BALL}, got {self.cap}")
 
-    def clip(self, n2: Tensor) -> tuple[Tensor, Tensor | None]:
+    def capped(self, n2: Tensor) -> tuple[Tensor, Tensor | None]:
         """p = c·n², not above cap², and where it was."""
         p = self.c * n2
         if self.cap is None:
@@ -63,14 +63,14 @@ class Gain(NamedTuple):
 
     def values(self, n2: Tensor, m2: Tensor) -> Tensor:
         """g, in the dtype of m²."""
-        p = self.clip(n2)[0].to(m2.dtype)
+        p = self.capped(n2)[0].to(m2.dtype)
         if self.stereographic:
             return stereographic_gain.gain(p, self.c * m2)
         return lorentz_gain.gain(p, self.c * m2, far=self._may_be_far)
 
     def values_and_slopes(self, n2: Tensor, m2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g and its derivatives by c·n² and c·m²."""
-        p, clipped = self.clip(n2)
+        p, clipped = self.capped(n2)
         p, q = p.to(m2.dtype), self.c * m2
         if self.stereographic:
             g, by_p, by_q = stereographic_gain.gain_and_slopes(p, q)
