@@ -18,9 +18,9 @@ def test_numbers_count_blank_lines_and_ends_are_dropped(tmp_path: Path) -> None:
 def test_the_limit_counts_the_line_end(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"abc\nabcd\n")
-    assert len(list(read_lines(file, longest=5))) == 2
+    assert len(list(read_lines(file, max_length=5))) == 2
     with pytest.raises(ValueError, match="line 2: longer than 4 characters"):
-        list(read_lines(file, longest=4))
+        list(read_lines(file, max_length=4))
 
 
 def test_errors_are_of_the_given_kind(tmp_path: Path) -> None:

@@ -118,17 +118,17 @@ class Rows:
 
 
 def read_records(
-    path: Path, delimiter: str, *, error: type[ValueError], longest: int = 1 << 24
+    path: Path, delimiter: str, *, error: type[ValueError], max_length: int = 1 << 24
 ) -> Iterator[tuple[int, list[str]]]:
     """(first line, fields as they are) of each record of a CSV file, whose fields may have lines.
 
     Args:
         path: of the file. delimiter: between its columns.
         error: the kind of error to raise.
-        longest: characters of a line.
+        max_length: characters of a line.
     """
     line = 1
-    lines = (text for _, text in read_raw_lines(path, error=error, longest=longest))
+    lines = (text for _, text in read_raw_lines(path, error=error, max_length=max_length))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for fields in reader:

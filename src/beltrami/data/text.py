@@ -12,33 +12,33 @@ QUOTED_CHARACTERS = 80  # of a line, at most, in an error
 
 
 def read_lines(
-    path: Path, *, error: type[ValueError] = ValueError, longest: int = MAX_LINE
+    path: Path, *, error: type[ValueError] = ValueError, max_length: int = MAX_LINE
 ) -> Iterator[tuple[int, str]]:
     """(line number from 1, text without its line end) of each line that is not blank.
 
     Lines may end in a carriage return alone, as some spreadsheets write them. A byte-order mark is
     skipped. What cannot be read, is too long, is not UTF-8 or holds a NUL raises `error`.
     """
-    for number, text in read_raw_lines(path, error=error, longest=longest):
+    for number, text in read_raw_lines(path, error=error, max_length=max_length):
         _check_nul(text, path, number, error)
         if text.strip():
             yield number, text.rstrip("\r\n")
 
 
 def read_raw_lines(
-    path: Path, *, error: type[ValueError] = ValueError, longest: int = MAX_LINE
+    path: Path, *, error: type[ValueError] = ValueError, max_length: int = MAX_LINE
 ) -> Iterator[tuple[int, str]]:
     """(line number from 1, text with its line end) of each line; see `read_lines`."""
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             for number in count(1):
-                text = file.readline(longest + 1)
+                text = file.readline(max_length + 1)
                 if not text:
                     return
-                if len(text) > longest:
+                if len(text) > max_length:
                     raise error(
-                        f"{path}, line {number}: longer than {longest} characters; is this a text "
-                        "file with one record a line?"
+                        f"{path}, line {number}: longer than {max_length} characters; is this a "
+                        "text file with one record a line?"
                     )
                 _check_encoding(text, path, number, error)
                 yield number, text

@@ -15,8 +15,10 @@ import lzma
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -29,6 +31,15 @@ from beltrami.data.cache import StoredFile
 from beltrami.data.entry import NOTICES, Entry
 
 CHUNK = 1 << 20
+_DAMAGED = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # a compression that zipfile does not know
+    OSError,  # without a number: gzip's and bz2's
+)
 
 
 class ArchiveError(ValueError):
@@ -66,7 +77,7 @@ def unpack(archive: Path, entry: Entry, target: Path) -> list[StoredFile]:
         _require_all(entry, [file.path for file in written.values()])
     except ArchiveError as error:
         raise ArchiveError(f"{archive.name}: {error}") from error
-    except Exception as error:  # damaged data make archivers raise whatever they come to
+    except _damage() as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the data's
             raise
         raise ArchiveError(f"{archive.name}: damaged or not a package file: {error}") from error
@@ -250,3 +261,9 @@ def _zstd_in_python() -> Callable[[IO[bytes]], Any] | None:
     except ImportError:
         return None
     return lambda data: module.ZstdDecompressor().stream_reader(data)
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """What damaged data make the libraries raise, also `zstandard` where it is in use."""
+    module = sys.modules.get("zstandard")
+    return _DAMAGED if module is None else (*_DAMAGED, module.ZstdError)
