@@ -27,6 +27,7 @@ from beltrami.recipes.forecasting.config import ForecastConfig
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
+    from beltrami.cli.embeddings import ExportCommand, NearestCommand
     from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.family import FamilyCommand
     from beltrami.cli.forecast import ForecastCommand
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         RunCommand
         | RunsCommand
         | CompareCommand
+        | NearestCommand
+        | ExportCommand
         | DiagnoseCommand
         | ExploreCommand
         | FamilyCommand
@@ -114,6 +117,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
     from beltrami.cli.data import DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
+    from beltrami.cli.embeddings import ExportCommand, NearestCommand
     from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.family import FamilyCommand
     from beltrami.cli.forecast import ForecastCommand
@@ -131,6 +135,8 @@ def parse(arguments: Sequence[str]) -> Command:
         run
         | Annotated[RunsCommand, subcommand("runs")]
         | Annotated[CompareCommand, subcommand("compare")]
+        | Annotated[NearestCommand, subcommand("nearest")]
+        | Annotated[ExportCommand, subcommand("export")]
         | Annotated[DiagnoseCommand, diagnosis]
         | Annotated[ExploreCommand, exploration]
         | Annotated[FamilyCommand, family]

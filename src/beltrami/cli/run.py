@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -93,13 +94,22 @@ class RunCommand:
 
         folder = RunFolder(self.config.folder)
         if self.config.json:
-            written = {"metrics": str(folder.metrics), "report": str(folder.report)}
+            written: dict[str, Any] = {
+                "metrics": str(folder.metrics),
+                "report": str(folder.report),
+                "embeddings": [str(path) for path in folder.embeddings()],
+            }
             print_json({**run_result.document, "files": written})
             return
         console = make_console()
         print_tables(console, recipe.tables(run_result))
         print_path(console, "Report", str(folder.report))
         print_path(console, "Numbers", str(folder.metrics))
+        if folder.embeddings():
+            print_path(console, "Vectors", str(folder.path / "trials" / "*" / "embeddings.csv"))
+            print_path(
+                console, "Use them", f"beltrami nearest {shlex.quote(str(folder.path))} LABEL"
+            )
 
     def _what_is_left(self) -> str:
         from beltrami.recipes.folder import RunFolder

@@ -20,7 +20,7 @@ class Collector:
 
     Args:
         source: how errors call the file.
-        unit: what a place is: "line", or "entry" where a format has no lines.
+        unit: what a place is: "line", or "entry" or "pair" where there are no lines.
     """
 
     def __init__(self, source: str, unit: str = "line") -> None:
@@ -94,7 +94,7 @@ class Collector:
 
     def _cycle_error(self, edges: Ints, cycle: tuple[int, ...]) -> HierarchyError:
         places = ", ".join(str(self._places[row]) for row in cycle[:QUOTED_NAMES])
-        unit = {"line": "lines", "entry": "entries"}[self.unit]
+        unit = {"entry": "entries"}.get(self.unit, f"{self.unit}s")
         return HierarchyError(
             f"{self.source}, {unit} {places}: the parents form a cycle: "
             f"{show_cycle(self._labels(edges[list(cycle), 0]))}; remove one of these edges"

@@ -71,6 +71,9 @@ class Hierarchy:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __contains__(self, label: object) -> bool:
+        return label in self._index_of
+
     @cached_property
     def roots(self) -> Tensor:
         """The nodes without a parent, int64, ascending."""

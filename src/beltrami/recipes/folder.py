@@ -3,6 +3,8 @@
     config.json                    what was asked for, written first
     metrics.json, report.html      written last
     trials/NAME/result.json        a finished trial; written after its model.safetensors
+    trials/NAME/embedding.json, embeddings.npz, embeddings.csv   of the best trial of each arm, in
+                                   recipes with points (`embeddings.files`)
     trials/NAME/checkpoint.safetensors   a trial that is not finished yet
     logs/NAME/                     TensorBoard
     .lock                          held by the process that works here; empty, may stay
@@ -44,6 +46,8 @@ from safetensors.torch import load, save
 
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.output_folder import OutputFolder, read_object
+from beltrami.embeddings import files as embedding_files
+from beltrami.embeddings.embedding import Embedding
 from beltrami.recipes.recipe import Trial
 from beltrami.recipes.results import TrialResult
 from beltrami.train.session import LOG_FILES
@@ -96,7 +100,7 @@ class RunFolder(OutputFolder):
         """Delete what a run left here, and nothing else; config.json last, as it says whose."""
         self.sweep()
         for trial in self.path.glob("trials/*/"):
-            _delete(trial / name for name in (RESULT, MODEL, CHECKPOINT))
+            _delete(trial / name for name in (RESULT, MODEL, CHECKPOINT, *embedding_files.FILES))
         _delete(self.path.glob(f"logs/*/{LOG_FILES}"))
         for kind in ("trials", "logs"):
             for folder in (*self.path.glob(f"{kind}/*/"), self.path / kind):
@@ -108,7 +112,7 @@ class RunFolder(OutputFolder):
         """Delete what a killed process left: half-written files, checkpoints of finished trials."""
         for name in (CONFIG, METRICS, REPORT):
             _delete(self.path.glob(f".{name}.*.tmp"))
-        for name in (RESULT, MODEL, CHECKPOINT):
+        for name in (RESULT, MODEL, CHECKPOINT, *embedding_files.FILES):
             _delete(self.path.glob(f"trials/*/.{name}.*.tmp"))
         for result in self.path.glob(f"trials/*/{RESULT}"):
             with contextlib.suppress(OSError, ValueError):  # damaged: will be done again
@@ -129,7 +133,8 @@ class RunFolder(OutputFolder):
         folder.mkdir(parents=True, exist_ok=True)
         # Copies: two names may share memory (tied weights), which the format does not hold.
         state = {key: tensor.detach().cpu().clone() for key, tensor in result.state.items()}
-        write_atomically(folder / MODEL, save({k: t.contiguous() for k, t in state.items()}))
+        contiguous = {key: tensor.contiguous() for key, tensor in state.items()}
+        write_atomically(folder / MODEL, save(contiguous, dict(result.metadata) or None))
         record = {
             "trial": result.trial.record(),
             "metrics": dict(result.metrics),
@@ -142,6 +147,18 @@ class RunFolder(OutputFolder):
         }
         write_atomically(folder / RESULT, to_json(record))
         self.checkpoint(result.trial).unlink(missing_ok=True)
+
+    def save_embeddings(self, embeddings: Mapping[str, tuple[Embedding, dict[str, Any]]]) -> None:
+        """Write the embeddings of trials, by name, with facts; delete those of other trials."""
+        for file in self.path.glob(f"trials/*/{embedding_files.ABOUT}"):
+            if file.parent.name not in embeddings:
+                _delete(file.parent / name for name in embedding_files.FILES)
+        for name, (embedding, facts) in embeddings.items():
+            embedding_files.write_embedding(self.path / "trials" / name, embedding, facts)
+
+    def embeddings(self) -> list[Path]:
+        """The tables of points that the run has written."""
+        return sorted(self.path.glob(f"trials/*/{embedding_files.TABLE}"))
 
     def load(self, trial: Trial[Any]) -> TrialResult | None:
         """A finished trial, or None; one made under other settings is a `ValueError`."""

@@ -21,6 +21,7 @@ from torch import nn
 from beltrami.recipes.config import RunConfig
 
 if TYPE_CHECKING:
+    from beltrami.embeddings.embedding import Embedding
     from beltrami.recipes.results import ArmResult, RunResult
     from beltrami.report.page import Page, Table
     from beltrami.train.progress import ProgressListener
@@ -188,6 +189,10 @@ class Recipe(ABC, Generic[Config, Settings]):
     @abstractmethod
     def evaluate(self, model: nn.Module, trial: Trial[Settings], session: Session) -> Evaluation:
         """Measure a trained model."""
+
+    def embedding(self, model: nn.Module, trial: Trial[Settings]) -> Embedding | None:
+        """The labelled points of a trained model, which the run writes; None where it has none."""
+        return None
 
     def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
         """What all trials together say, for metrics.json; JSON-able, none by default."""

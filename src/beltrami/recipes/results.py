@@ -27,6 +27,7 @@ class TrialResult:
         state: the trained tensors.
         diverged: why there are no metrics, if there are none.
         texts: lists of texts for the page.
+        metadata: of the file of `state`: labels and manifold of a model with an embedding.
     """
 
     trial: Trial[Any]
@@ -38,6 +39,7 @@ class TrialResult:
     state: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
     diverged: str | None = None
     texts: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
+    metadata: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     def value(self, key: str) -> float:
         """A metric as a number; infinite where it is None, and nan where it was not measured."""

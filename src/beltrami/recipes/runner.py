@@ -32,6 +32,7 @@ from torch import nn
 
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
+from beltrami.embeddings.embedding import Embedding
 from beltrami.recipes.folder import SCHEMA, RunFolder
 from beltrami.recipes.recipe import Arm, Evaluation, Recipe, Trial
 from beltrami.recipes.results import ArmResult, RunResult, TrialResult, compare, interval_json
@@ -186,9 +187,53 @@ class TrialRunner:
             arm_results, self._document(arm_results), self.recipe.config.command()
         )
         if self.processes.is_main_process:
+            self.folder.save_embeddings(self._embeddings(arm_results, run_result.document))
             write_atomically(self.folder.metrics, to_json(run_result.document))
             write_atomically(self.folder.report, render(self.recipe.page(run_result)))
         return run_result
+
+    def _embeddings(
+        self, arm_results: Sequence[ArmResult], document: Mapping[str, Any]
+    ) -> dict[str, tuple[Embedding, dict[str, Any]]]:
+        """The points of the best trial of each arm, with what is known of them."""
+        embeddings = {}
+        metric = self.recipe.metric(self.recipe.chosen_by)
+        for arm_result in arm_results:
+            best = min(arm_result.results, key=self._badness)
+            trial = best.trial
+            model = self.recipe.build(trial)
+            model.load_state_dict(dict(best.state))
+            embedding = self.recipe.embedding(model, trial)
+            if embedding is None:
+                continue
+            value = best.metrics.get(metric.key)
+            facts = {
+                "recipe": self.recipe.name,
+                "model": trial.model,
+                "group": trial.group,
+                "trial": trial.name,
+                "seed": trial.seed,
+                "choice": dict(trial.choice),
+                "metric": {
+                    "key": metric.key,
+                    "title": metric.title,
+                    "better": metric.better,
+                    "value": value,
+                },
+                "data": document["data"],
+                "command": document["command"],
+                "beltrami": document["beltrami"],
+            }
+            embeddings[trial.name] = embedding, facts
+        return embeddings
+
+    def _badness(self, result: TrialResult) -> float:
+        """The metric that decides between trials, as a number of which the least is best."""
+        metric = self.recipe.metric(self.recipe.chosen_by)
+        value = result.value(metric.key)
+        if not math.isfinite(value):
+            return math.inf
+        return -value if metric.better == "higher" else value
 
     def choose(self, arm: Arm[Any]) -> TrialResult:
         """The first seed's result under the best of the arm's choices."""
@@ -200,14 +245,7 @@ class TrialRunner:
             raise TrainingDivergedError(results[0].diverged)
         if len(trained) == 1:
             return trained[0]
-        metric = self.recipe.metric(self.recipe.chosen_by)
-        sign = -1.0 if metric.better == "higher" else 1.0
-
-        def badness(result: TrialResult) -> float:
-            value = result.value(metric.key)
-            return sign * value if math.isfinite(value) else math.inf
-
-        best = min(range(len(trained)), key=lambda i: badness(trained[i]))
+        best = min(range(len(trained)), key=lambda i: self._badness(trained[i]))
         return trained[self.processes.broadcast(best)]  # rounding may differ, the choice must not
 
     def train(
@@ -265,6 +303,7 @@ class TrialRunner:
                 )
             metrics = _measured(evaluation.metrics)
             session.end(metrics)
+            embedding = self.recipe.embedding(model, trial)
         return TrialResult(
             trial,
             metrics,
@@ -274,6 +313,7 @@ class TrialRunner:
             round(session.seconds, 2),
             dict(model.state_dict()),
             texts=evaluation.texts,
+            metadata={} if embedding is None else embedding.metadata(),
         )
 
     def _train_and_evaluate(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.embeddings import load_run
 from beltrami.models.hierarchy.closure_split import split_closure
 from beltrami.models.hierarchy.cones import ConeEmbedding
 from beltrami.recipes.cones.config import ConesConfig
@@ -46,6 +47,10 @@ def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
         for arm_result in arm_results:
             assert 0 < arm_result.comparison("f1").value.mean <= 1
             assert arm_result.comparison("validation_f1").value.mean > 0.5
+    embedding = load_run(tmp_path / "broken", model="poincare")
+    assert embedding.labels == load_hierarchy("carnivores").labels
+    assert embedding.facts["cones"]
+    assert torch.equal(load_run(tmp_path / "whole", model="poincare").points, embedding.points)
     html = (tmp_path / "broken" / "report.html").read_text()
     assert "F1 by share shown" in html
     assert "entailment cones in curved and flat space" in html

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from beltrami.data.graph_trees import disease_like_tree
+from beltrami.embeddings import load_run
 from beltrami.recipes.graph.config import LAYER_NAMES, GraphRunConfig
 from beltrami.recipes.registry import create
 from tests.recipes.interruption import run_interrupted
@@ -55,6 +56,9 @@ def test_an_interrupted_run_ends_as_it_would_have(
     assert 0 < curved.comparison(metric).value.mean <= 1
     parameters = [s.results[0].parameters for s in run_result.arm_results]
     assert max(parameters) <= 1.05 * min(parameters)
+    embedding = load_run(tmp_path / "broken", model="lorentz")
+    assert embedding.points.shape == (len(create(config).graph), 4)
+    assert not embedding.has_taxonomy
     assert LAYER_NAMES[layer] in (tmp_path / "broken" / "report.html").read_text()
 
 

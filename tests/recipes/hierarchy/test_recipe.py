@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import scipy.stats
 import torch
+from safetensors import safe_open
 
 from beltrami import analysis as measures
+from beltrami.data import load_hierarchy
+from beltrami.embeddings import load_run
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall, Product, lorentz
 from beltrami.models.hierarchy import sarkar
 from beltrami.recipes.hierarchy.config import HierarchyConfig
@@ -193,6 +198,36 @@ def test_a_run(tmp_path: Path) -> None:
     assert curved.comparison("map").value.mean > flat.comparison("map").value.mean
     assert {r.parameters for s in run_result.arm_results for r in s.results} == {30}
     assert (tmp_path / "run/report.html").exists()
+    embedding = load_run(tmp_path / "run")
+    assert embedding.facts["model"] == "lorentz"
+    assert embedding.facts["data"]["digest"] == load_hierarchy(data).digest()
+    # Of a leaf, all that are nearer than any other node are its ancestors: MAP is 1.
+    assert {n.label for n in embedding.nearest("n14", 3)} == {"n0", "n2", "n6"}
+    assert embedding.ancestors("n14") == ["n6", "n2", "n0"]
+
+
+def test_the_models_file_says_what_its_rows_are(tmp_path: Path) -> None:
+    data = binary_tree(tmp_path / "tree.tsv")
+    config = small_config(data, models=("euclidean",), epochs=2, seeds=2, out=tmp_path / "run")
+    run(HierarchyRecipe(config))
+    for path in tmp_path.glob("run/trials/*/model.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+        assert tuple(json.loads(metadata["labels"])) == load_hierarchy(data).labels
+        assert json.loads(metadata["manifold"]) == {"kind": "euclidean"}
+
+
+def test_only_the_best_trial_of_an_arm_has_an_embedding(tmp_path: Path) -> None:
+    data = binary_tree(tmp_path / "tree.tsv")
+    first = small_config(data, models=("euclidean",), epochs=2, seeds=1, out=tmp_path / "run")
+    run(HierarchyRecipe(first))
+    (tmp_path / "run/trials/x").mkdir()
+    (tmp_path / "run/trials/x/embedding.json").write_text("{}")  # as of a trial that was best
+    run(HierarchyRecipe(replace(first, seeds=3, resume=True)))
+    assert len(list(tmp_path.glob("run/trials/*/embedding.json"))) == 1
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    best = max(trial["metrics"]["map"] for trial in metrics["trials"])
+    assert load_run(tmp_path / "run").facts["metric"]["value"] == best
 
 
 @pytest.mark.slow

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from beltrami.data.triples import load_triples
+from beltrami.embeddings import load_run
+from beltrami.geometry import Euclidean, Lorentz
 from beltrami.models.knowledge_graph import relation_metrics
 from beltrami.recipes.knowledge_graph.recipe import KnowledgeGraphRecipe
 from beltrami.recipes.runner import run
@@ -66,6 +69,10 @@ def test_a_run_and_its_page(tmp_path: Path) -> None:
     page = (out / "report.html").read_text(encoding="utf-8")
     for text in ("MRR by relation", "opposite", "Curvature by relation", "Validation MRR"):
         assert text in page
+    embedding, flat = (load_run(out, model=model) for model in ("RotH", "RotE"))
+    assert embedding.labels == load_triples(data).entities
+    assert isinstance(embedding.manifold, Lorentz)
+    assert isinstance(flat.manifold, Euclidean)
     again = run(KnowledgeGraphRecipe(small_config(data, out=tmp_path / "again", **options)))
     assert numbers(dict(again.document)) == numbers(document)
 

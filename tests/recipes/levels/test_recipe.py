@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from beltrami.analysis import level_scores
+from beltrami.data import load_hierarchy
+from beltrami.embeddings import load_run
 from beltrami.models.level_classifier import level_loss
 from beltrami.recipes.levels.config import LevelsConfig
 from beltrami.recipes.levels.recipe import LevelsRecipe
@@ -51,6 +53,11 @@ def test_an_interrupted_run_ends_as_it_would_have(tmp_path: Path) -> None:
     keys = [c.metric.key for c in curved.comparisons]
     assert {"hierarchical_f1", "accuracy_1", "tie", "lca_height", "jaccard"} <= set(keys)
     assert "accuracy_11" not in keys
+    embedding = load_run(tmp_path / "broken", model="lorentz")
+    assert embedding.points.shape[1] == 4
+    hierarchy = load_hierarchy("carnivores")
+    leaves = {hierarchy.labels[node] for node in hierarchy.leaves.tolist()}
+    assert leaves - set(embedding.labels) == {"fissiped mammal"}  # a leaf without a class
     html = (tmp_path / "broken" / "report.html").read_text()
     assert "Accuracy by level" in html
 

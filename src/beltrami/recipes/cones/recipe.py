@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import nn
 
 from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.embeddings import Embedding
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall
 from beltrami.models.hierarchy.closure_split import ClosureSplit, split_closure
 from beltrami.models.hierarchy.cones import ConeEmbedding, judge_cones
@@ -124,6 +125,19 @@ class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
             "validation_f1": valid.f1,
         }
         return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
+
+    def embedding(self, model: nn.Module, trial: Trial[ConesSettings]) -> Embedding:
+        """The apexes of the cones."""
+        assert isinstance(model, ConeEmbedding)
+        hierarchy = self.hierarchy
+        return Embedding(
+            hierarchy.labels,
+            model.weight,
+            model.manifold,
+            edges=hierarchy.edges,
+            name=hierarchy.name,
+            facts={"cones": True},
+        )
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""

@@ -19,6 +19,7 @@ from beltrami.data.graph_files import read_graph
 from beltrami.data.graph_splits import LinkSplit, NodeSplit, split_links, split_nodes
 from beltrami.data.graph_trees import disease_like_tree
 from beltrami.data.graphs import Graph
+from beltrami.embeddings import Embedding
 from beltrami.models.graph import (
     GraphConfig,
     LinkPredictor,
@@ -158,6 +159,17 @@ class GraphRecipe(Recipe[GraphRunConfig, GraphSettings]):
         task = self._task(model, trial, session)
         metrics = {**task.test(), "validation": task.validate()}
         return Evaluation({**session.processes.mean(metrics), "loss": session.history[-1]["loss"]})
+
+    @torch.no_grad()
+    def embedding(self, model: nn.Module, trial: Trial[GraphSettings]) -> Embedding:
+        """The nodes, as the encoder places them."""
+        assert isinstance(model, NodeClassifier | LinkPredictor)
+        model.eval()
+        device = next(model.parameters()).device
+        graph, split = _on(device, self.graph), _on(device, self.split(trial.seed))
+        edge_index = split.edge_index if isinstance(split, LinkSplit) else graph.edge_index
+        points = model.encoder(graph.features, edge_index)
+        return Embedding(graph.names, points, model.encoder.manifold, name=graph.name)
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""

@@ -10,6 +10,7 @@ from beltrami.recipes.config import TaxonomyConfig, option
 
 Geometry = Literal["lorentz", "poincare", "product", "euclidean", "sarkar"]
 TWIN: Geometry = "euclidean"
+TRAINED: tuple[Geometry, ...] = ("lorentz", "poincare", "product", "euclidean")
 LEAST_POOL = 512  # by default
 MOST_PAIRS = 1 << 27  # of a batch and a pool, by default
 NAMES = {

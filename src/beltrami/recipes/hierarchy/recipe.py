@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from beltrami import analysis as measures
 from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.embeddings import Embedding
 from beltrami.geometry import Euclidean, Lorentz, Manifold, PoincareBall, Product
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
@@ -200,6 +201,19 @@ class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
         return Evaluation(
             {key: None if math.isinf(value) else value for key, value in metrics.items()},
             _rank_curve(ranking.ranks),
+        )
+
+    def embedding(self, model: nn.Module, trial: Trial[Settings]) -> Embedding | None:
+        """The table's points; Sarkar's tree is farther out than coordinates of float64 can say."""
+        if not isinstance(model, PointTable):
+            return None
+        hierarchy = self.hierarchy
+        return Embedding(
+            hierarchy.labels,
+            model.weight,
+            model.manifold,
+            edges=hierarchy.edges,
+            name=hierarchy.name,
         )
 
     def page(self, run_result: RunResult) -> Page:

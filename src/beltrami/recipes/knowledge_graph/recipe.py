@@ -7,10 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from beltrami.analysis.link_ranks import mrr_hits
 from beltrami.data.triples import KnownTails, TripleSet, load_triples
+from beltrami.embeddings import Embedding
+from beltrami.geometry import Euclidean, Lorentz, Manifold
 from beltrami.models.knowledge_graph import (
     KnowledgeGraphConfig,
     KnowledgeGraphModel,
@@ -124,6 +127,23 @@ class KnowledgeGraphRecipe(Recipe[KnowledgeGraphRunConfig, KnowledgeGraphSetting
         if model.curvature is not None:
             curves["curvature"] = model.curvature.value.detach().flatten().tolist()
         return Evaluation(metrics, curves)
+
+    @torch.no_grad()
+    def embedding(self, model: nn.Module, trial: Trial[KnowledgeGraphSettings]) -> Embedding:
+        """The entities: vectors, or points in a space of the relations' mean curvature.
+
+        Each relation has a curvature of its own, and entities are at the same distance from the
+        origin in all of them.
+        """
+        assert isinstance(model, KnowledgeGraphModel)
+        manifold: Manifold = Euclidean()
+        facts = {}
+        if model.curvature is not None:
+            manifold = Lorentz(float(model.curvature.value.log().mean().exp()))
+            facts["curvature"] = "geometric mean of the curvatures of all relations"
+        points = manifold.exp0(model.entity.double())
+        name = self.graph.name
+        return Embedding(self.graph.entities, points, manifold, name=name, facts=facts)
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""

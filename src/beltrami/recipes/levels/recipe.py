@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.analysis import ClassTables, class_tables, level_scores, tree_errors
+from beltrami.embeddings import Embedding
 from beltrami.models.level_classifier import (
     LevelClassifier,
     LevelConfig,
@@ -18,6 +19,7 @@ from beltrami.models.level_classifier import (
     matched_twin,
     predict_levels,
 )
+from beltrami.models.level_classifier.tasks import ROWS_AT_ONCE
 from beltrami.models.parameters import count_parameters
 from beltrami.recipes.levels.config import NAMES, TWIN, LevelsConfig
 from beltrami.recipes.levels.samples import load_samples
@@ -167,6 +169,18 @@ class LevelsRecipe(Recipe[LevelsConfig, LevelsSettings]):
             {**metrics, "loss": session.history[-1]["loss"]},
             {key: [v if not math.isnan(v) else -1.0 for v in vs] for key, vs in curve.items()},
         )
+
+    @torch.no_grad()
+    def embedding(self, model: nn.Module, trial: Trial[LevelsSettings]) -> Embedding:
+        """The leaves, as the encoder places their features."""
+        assert isinstance(model, LevelClassifier)
+        model.eval()
+        device = next(model.parameters()).device
+        blocks = self.samples.features.split(ROWS_AT_ONCE)
+        points = torch.cat([model.encoder(block.to(device)).cpu() for block in blocks])
+        labels = self.samples.hierarchy.labels
+        leaves = [labels[node] for node in self.samples.labels.nodes.tolist()]
+        return Embedding(leaves, points, model.manifold, name=self.samples.hierarchy.name)
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""

@@ -1,0 +1,157 @@
+"""The files of an embedding in the folder of a run, and `load_run`, which reads them.
+
+The best trial of each arm has, beside its model.safetensors,
+
+    embeddings.npz    labels (n,), points (n, d), and edges (m, 2) where there is a taxonomy;
+                      numpy.load reads it without pickle
+    embeddings.csv    label and coordinates x1 to xd, one row a label
+    embedding.json    what the coordinates mean:
+        schema       "beltrami.embedding/1"
+        recipe, model, group, trial, seed, choice     where it comes from
+        manifold     kind and curvature, as `geometry.description` has it
+        coordinates, order     in words
+        points, dim  how many, and of how many coordinates
+        cones        whether the points are apexes of entailment cones
+        data         name, sizes and digest of the data
+        metric       key, title, better and value of the metric by which trials are compared
+        command      the command line of the run
+
+The rows of all three, and of a table of points in model.safetensors, are in the same order.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from beltrami.data.atomic import to_json, write_atomically
+from beltrami.data.output_folder import read_object
+from beltrami.embeddings.embedding import Embedding
+from beltrami.geometry import Euclidean, Lorentz, PoincareBall, Product
+from beltrami.geometry.description import describe, from_description
+
+SCHEMA = "beltrami.embedding/1"
+ARRAYS, TABLE, ABOUT = "embeddings.npz", "embeddings.csv", "embedding.json"
+FILES = (ABOUT, ARRAYS, TABLE)
+COORDINATES = {
+    Lorentz: "space part of points of the Lorentz model; their time is sqrt(1/c + |x|^2)",
+    PoincareBall: "points of the Poincare ball, |x| < 1/sqrt(c)",
+    Euclidean: "plain vectors",
+    Product: "the coordinates of the factors, side by side",
+}
+ORDER = "rows of all files are in the order of the labels in embeddings.csv"
+
+
+def write_embedding(folder: Path, embedding: Embedding, facts: Mapping[str, Any]) -> None:
+    """Write the three files; embedding.json last, as the mark that they are complete."""
+    write_atomically(folder / ARRAYS, array_file(embedding))
+    write_atomically(folder / TABLE, table_text(embedding))
+    about = {
+        "schema": SCHEMA,
+        "name": embedding.name,
+        **facts,
+        "manifold": describe(embedding.manifold),
+        "coordinates": COORDINATES.get(type(embedding.manifold), "coordinates of the manifold"),
+        "order": ORDER,
+        "points": len(embedding),
+        "dim": embedding.points.shape[1],
+        **embedding.facts,
+    }
+    write_atomically(folder / ABOUT, to_json(about))
+
+
+def array_file(embedding: Embedding) -> bytes:
+    """The NPZ file."""
+    arrays = {"labels": np.array(embedding.labels), "points": embedding.points.numpy()}
+    if embedding.edges is not None:
+        arrays["edges"] = embedding.edges.numpy()
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def table_text(embedding: Embedding) -> str:
+    """The CSV file: a header, then a label and its coordinates with all their digits."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["label", *(f"x{i + 1}" for i in range(embedding.points.shape[1]))])
+    rows.writerows(
+        [label, *point]
+        for label, point in zip(embedding.labels, embedding.points.tolist(), strict=True)
+    )
+    return text.getvalue()
+
+
+def read_embedding(folder: Path) -> Embedding:
+    """The embedding in the folder of a trial; a `ValueError` where a file is missing or damaged."""
+    about = read_object(folder / ABOUT)
+    if about is None or about.get("schema") != SCHEMA:
+        raise ValueError(f"{folder / ABOUT} is missing or damaged; {REPAIR}")
+    try:
+        content = io.BytesIO((folder / ARRAYS).read_bytes())
+        with np.load(content, allow_pickle=False) as arrays:
+            labels, points = arrays["labels"].tolist(), torch.from_numpy(arrays["points"])
+            edges = torch.from_numpy(arrays["edges"]) if "edges" in arrays else None
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{folder / ARRAYS} is missing or damaged; {REPAIR}") from error
+    manifold = from_description(about["manifold"])
+    return Embedding(labels, points, manifold, edges=edges, name=about["name"], facts=about)
+
+
+REPAIR = "the command of the run with --resume writes it again"
+
+
+def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding:
+    """The embedding that a run has learned: labels, points, manifold, and what is near what.
+
+    >>> embedding = beltrami.load_run("runs/hierarchy-wordnet-mammals")
+    >>> embedding.nearest("feline")
+
+    Loads no training code and does not need the data of the run.
+
+    Args:
+        path: the folder of a run of a recipe with points (hierarchy, cones, knowledge-graph,
+            levels, graph), of one of its trials, or a file that `Embedding.save` wrote.
+        model: which arm, such as "lorentz"; by default the best trial of all arms.
+        trial: which trial, by the name of its folder; the best of each arm has an embedding.
+    """
+    path = Path(path)
+    if path.is_file():
+        return Embedding.load(path)
+    if (path / ABOUT).is_file():
+        return read_embedding(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path} is not there; `beltrami runs` lists the runs there are")
+    unsorted = {
+        file.parent.name: read_object(file) or {} for file in path.glob(f"trials/*/{ABOUT}")
+    }
+    abouts = dict(sorted(unsorted.items()))
+    if not abouts:
+        raise ValueError(
+            f"{path} holds no embedding; a finished run of hierarchy, cones, knowledge-graph, "
+            f"levels or graph does. If it is one of an earlier version, {REPAIR}"
+        )
+    if trial and trial not in abouts:
+        raise ValueError(f"{path} has no embedding of trial {trial!r}, only of {', '.join(abouts)}")
+    models = list(dict.fromkeys(str(about.get("model")) for about in abouts.values()))
+    if model and model not in models:
+        raise ValueError(f"{path} has no embedding of model {model!r}, only of {', '.join(models)}")
+    fitting = [name for name, about in abouts.items() if model in ("", about.get("model"))]
+    name = trial or max(fitting, key=lambda name: _goodness(abouts[name]))
+    return read_embedding(path / "trials" / name)
+
+
+def _goodness(about: Mapping[str, Any]) -> float:
+    """The value of the metric, negative where a lower one is better; -inf where there is none."""
+    metric = about.get("metric") or {}
+    value = metric.get("value")
+    if value is None:
+        return -float("inf")
+    return -float(value) if metric.get("better") == "lower" else float(value)
