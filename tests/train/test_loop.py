@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from beltrami.geometry import Lorentz
+from beltrami.geometry import Euclidean, Lorentz
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.optim import RiemannianSGD
 from beltrami.train.loop import train
@@ -174,12 +174,13 @@ def test_processes_add_up_their_shares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["adam", "riemannian"])
+@pytest.mark.parametrize("kind", ["adam", "riemannian", "flat"])
 def test_captured_steps_do_what_steps_do(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     device = torch.device("cuda")
 
     def run() -> tuple[Tensor, list[dict[str, float]]]:
-        table = PointTable(20, 4, Lorentz(1.0), radius=1.0).to(device)
+        manifold = Euclidean() if kind == "flat" else Lorentz(1.0)
+        table = PointTable(20, 4, manifold, radius=1.0).to(device)
         optimizer: torch.optim.Optimizer = RiemannianSGD(table, lr=0.1)
         if kind == "adam":
             adam = {"lr": 0.01, "fused": True, "capturable": True}

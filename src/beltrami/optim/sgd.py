@@ -135,18 +135,30 @@ class RiemannianSGD(RiemannianOptimizer):
         params: list[Tensor] = []
         grads: list[Tensor] = []
         buffers: list[Tensor | None] = []
-        self._init_group(group, params, grads, buffers, [])
+        fresh: list[bool] = []
+        self._init_group(group, params, grads, buffers, fresh)
         if not params:
             return
+        lr, sparse = group["lr"], any(g.is_sparse for g in grads)
+        # torch's other steps read a rate off the device, which waits, and which no graph captures.
+        fused = (
+            isinstance(lr, Tensor)
+            and lr.is_cuda
+            and not sparse
+            and not torch.compiler.is_compiling()
+            and all(p.device == lr.device and p.is_floating_point() for p in params)
+            and (not group["momentum"] or len(set(fresh)) == 1)  # it takes all first steps at once
+        )
         sgd(
             params,
             grads,
             buffers,
-            has_sparse_grad=any(g.is_sparse for g in grads),
-            foreach=group["foreach"],
+            has_sparse_grad=sparse,
+            foreach=None if fused else group["foreach"],
+            fused=True if fused else None,
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
-            lr=group["lr"],
+            lr=lr.float() if fused else lr,
             dampening=group["dampening"],
             nesterov=group["nesterov"],
             maximize=group["maximize"],

@@ -196,7 +196,7 @@ def test_inputs_and_gradients_of_any_layout(
         if device == "cpu":
             assert torch.equal(found, expected)
         else:  # cuBLAS multiplies a transposed matrix by another kernel
-            torch.testing.assert_close(found, expected, rtol=2.0**-6, atol=2.0**-6)
+            assert (found - expected).norm() <= 2.0**-6 * expected.norm()
 
 
 @pytest.mark.parametrize("one_pass", [1, 4096])
@@ -272,6 +272,9 @@ def test_compiled_it_is_the_same_operation(
     one_pass: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapted_linear_triton, "ONE_PASS", one_pass)
+    # What torch keeps compiled, on disk too, is looked up by what the operator is given.
+    sources = f"{adapted_linear_operator._SOURCES} {one_pass}"
+    monkeypatch.setattr(adapted_linear_operator, "_SOURCES", sources)
     torch._dynamo.reset()
     for settings in ({"cap": 2.0}, {"cap": 1.9, "stereographic": True}, {}):
         for a, b in zip(*compiled_and_not(device, learned=learned, **settings), strict=True):
@@ -307,7 +310,8 @@ def test_no_number_of_tokens_is_a_number_of_the_code() -> None:
 
 
 def test_batches_of_any_size_are_one_code(device: str) -> None:
-    x, *others = made(torch.bfloat16, device)
+    # Of other ranks Inductor asks which size is the smallest, to see whether padding pays.
+    x, *others = made(torch.bfloat16, device, rank=8)
     counter = CompileCounterWithBackend("inductor" if device == "cuda" else "aot_eager")
     torch._dynamo.reset()
     compiled = torch.compile(adapted_linear, backend=counter)
