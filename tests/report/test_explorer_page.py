@@ -369,11 +369,21 @@ def test_a_click_selects_and_lists_the_nearest(reader: Reader) -> None:
     distance = poincare.dist(points[alone], points)
     distance[alone] = math.inf
     nearest = distance.argsort()[:10].tolist()
-    assert reader.listed("Nearest") == [f"p{i}" for i in nearest]
+    assert reader.listed("Nearest in the picture") == [f"p{i}" for i in nearest]
     told = [float(text) for text in reader.texts("#panel .jump small")]
     assert told == pytest.approx(distance[nearest].tolist(), abs=5.1e-4)
     origin = float(reader.texts("#panel dd")[-1])
     assert origin == pytest.approx(poincare.dist0(points[alone]).item(), rel=1e-5)
+
+
+def test_the_nearest_are_those_of_the_space(tree: Reader) -> None:
+    rows = torch.tensor([[(i + 3) % 8, (i + 5) % 8] for i in range(8)])
+    far = torch.tensor([[i + 0.25, i + 1.5] for i in range(8)])
+    cloud = Cloud(POINTS, LABELS, COLUMNS, EDGES, space="5 dimensions", near=(rows, far))
+    tree.open(cloud)
+    tree.click(PLACES[5])
+    assert tree.listed("Nearest in 5 dimensions") == [LABELS[0], LABELS[2]]
+    assert tree.texts("#panel .jump small")[:2] == ["5.250", "6.500"]
 
 
 def test_a_double_click_centres(tree: Reader) -> None:
@@ -425,7 +435,7 @@ def test_colours_follow_the_column(tree: Reader) -> None:
     assert tree.texts("#legend li span") == ["no value"]
     assert tree.pixel(PLACES[1]) == tree.pixel(PLACES[2])
     assert tree.pixel(PLACES[1]) != before
-    tree.choose_colour("distance from the origin")
+    tree.choose_colour("distance from the origin in the picture")
     assert tree.texts("#legend .ends span")[0] == "0"
     tree.choose_colour("nothing")
     assert tree.pixel(PLACES[1]) == tree.pixel(PLACES[7])
@@ -453,21 +463,44 @@ def test_edges_are_geodesics_and_can_be_hidden(tree: Reader) -> None:
     assert tree.pixel(middle) == paper
 
 
-def test_zoom_magnifies_around_the_centre(tree: Reader) -> None:
+def test_zoom_magnifies_around_the_pointer(tree: Reader) -> None:
     before = tree.state("disc")
-    x, y, _ = tree.cursor(0.3 + 0.3j)
+    x, y, spot = tree.cursor(0.3 + 0.3j)
     wheel = ActionBuilder(tree.driver, duration=0)
     wheel.wheel_action.scroll(x, y, 0, -300)
     wheel.perform()
     tree.settle()
     after = tree.state("disc")
     assert tree.state("zoom") > 1.2
-    assert (after["x"], after["y"]) == (before["x"], before["y"])
     assert after["radius"] == pytest.approx(before["radius"] * tree.state("zoom"))
     assert tree.state("transform") == {"a": [1, 0], "b": [0, 0]}
+
+    def under(disc: dict[str, float]) -> complex:
+        at = complex(before["x"], before["y"]) + before["radius"] * spot
+        return (at - complex(disc["x"], disc["y"])) / disc["radius"]
+
+    assert abs(under(after) - under(before)) < 0.01  # what is under the pointer stays there
+    tree.element("#home").click()
+    tree.settle()
+    assert tree.state("disc") == before
     for _ in range(30):
         tree.element("#zoom-in").click()
     assert tree.state("zoom") <= 60
+
+
+def test_the_buttons_zoom_around_the_selected_point(tree: Reader) -> None:
+    tree.click(PLACES[5])
+    before = tree.run("return beltramiExplorer.screen(5)")
+    for _ in range(3):
+        tree.element("#zoom-in").click()
+    tree.settle()
+    assert tree.run("return beltramiExplorer.screen(5)") == pytest.approx(before)
+    for _ in range(5):
+        tree.element("#zoom-out").click()
+    tree.settle()
+    disc = tree.state("disc")
+    assert tree.state("zoom") < 1
+    assert disc["radius"] < disc["x"]  # the disc is back in the middle
 
 
 def test_two_fingers_zoom(tree: Reader) -> None:

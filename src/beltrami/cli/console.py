@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,25 @@ def make_bar(console: Console, *, shown: bool = True) -> Progress:
         transient=True,
         disable=not (shown and console.is_terminal),
     )
+
+
+@contextlib.contextmanager
+def progress(work: str) -> Iterator[Callable[[float], None]]:
+    """A function that takes the share of the work that is done: a bar, or lines in a log file."""
+    console = make_console(stderr=True)
+    bar = make_bar(console)
+    task = bar.add_task(work, total=1.0)
+    tenths = 0
+
+    def tick(share: float) -> None:
+        nonlocal tenths
+        bar.update(task, completed=share)
+        if not console.is_terminal and int(share * 10) > tenths:
+            tenths = int(share * 10)
+            print(f"{work}: {share:.0%}", file=sys.stderr, flush=True)
+
+    with bar:
+        yield tick
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from beltrami.cli.console import make_bar, make_console, print_path
+from beltrami.cli.console import make_console, print_path, progress
 from beltrami.cli.errors import BadInputError
 from beltrami.diagnosis.config import EMBEDDED
 from beltrami.diagnosis.explore.config import ExploreConfig
@@ -26,11 +26,10 @@ class ExploreCommand(ExploreConfig):
         """Write the page, and print where."""
         from beltrami.diagnosis.explore.explore import explore
 
-        bar = make_bar(make_console(stderr=True))
-        task = bar.add_task("reading", total=1.0)
+        work = "HoroPCA of the points" if self.method == "horopca" else "reading and placing points"
         try:
-            with bar:
-                path = explore(self, lambda share: bar.update(task, completed=share))
+            with progress(work) as tick:
+                path = explore(self, tick)
         except (ValueError, TypeError) as error:
             raise BadInputError(f"{error}\nSee `beltrami explore --help`.") from error
         print_path(make_console(), "Page", str(path))

@@ -6,8 +6,8 @@
 Loads no training code.
 """
 
-from beltrami.embeddings.embedding import Embedding, Neighbour
+from beltrami.embeddings.embedding import Embedding, Neighbour, nearest_rows
 from beltrami.embeddings.export import FORMATS, export_embedding
 from beltrami.embeddings.files import load_run
 
-__all__ = ["FORMATS", "Embedding", "Neighbour", "export_embedding", "load_run"]
+__all__ = ["FORMATS", "Embedding", "Neighbour", "export_embedding", "load_run", "nearest_rows"]

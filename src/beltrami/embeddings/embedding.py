@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,29 @@ from beltrami.geometry import Manifold
 from beltrami.geometry.description import describe, from_description
 
 PAIRS_AT_ONCE = 1 << 22  # distances that are held at once: 32 MiB
+
+
+def nearest_rows(
+    distances: Callable[[Tensor], Tensor],
+    count: int,
+    k: int,
+    tick: Callable[[float], None] = lambda share: None,
+) -> tuple[Tensor, Tensor]:
+    """The k nearest of `count` rows for each of them and how far they are, both (count, k).
+
+    Args:
+        distances: of some rows, (b,), to all: (b, count).
+        count: of the rows.
+        k: how many, or as many as there are.
+        tick: called with the share that is done.
+    """
+    parts = []
+    for block in torch.arange(count).split(max(1, PAIRS_AT_ONCE // count)):
+        distance = distances(block)
+        distance[torch.arange(len(block)), block] = torch.inf  # a row is not its own neighbour
+        parts.append(distance.topk(min(k, count - 1), largest=False))
+        tick((int(block[-1]) + 1) / count)
+    return torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts])
 
 
 class Neighbour(NamedTuple):
@@ -90,6 +113,11 @@ class Embedding:
         """The edges (child, parent) of the taxonomy, int64 (m, 2); None where there is none."""
         return self._graph.edges if self.has_taxonomy else None
 
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        """The taxonomy of the labels; None where there is none."""
+        return self._graph if self.has_taxonomy else None
+
     def index(self, label: str) -> int:
         """The row of a label; an error lists labels that look like it."""
         return self._graph.index(label)
@@ -121,16 +149,16 @@ class Embedding:
         rows = [row for row in order[: k + 1] if row != own][:k]
         return [Neighbour(self.labels[row], float(distance[row])) for row in rows]
 
-    def nearest_rows(self, k: int, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The k nearest rows of each row and how far they are, both (n, k); for many at once."""
-        rows = torch.arange(len(self)) if rows is None else rows
-        k = min(k, len(self) - 1)
-        parts = []
-        for block in rows.split(max(1, PAIRS_AT_ONCE // len(self))):
-            distance = self.manifold.pairwise_dist(self.points[block], self.points)
-            distance[torch.arange(len(block)), block] = torch.inf  # a row is not its own neighbour
-            parts.append(distance.topk(k, largest=False))
-        return torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts])
+    def nearest_rows(
+        self, k: int, tick: Callable[[float], None] = lambda share: None
+    ) -> tuple[Tensor, Tensor]:
+        """The k nearest rows of every row and how far they are, both (n, k)."""
+        return nearest_rows(
+            lambda block: self.manifold.pairwise_dist(self.points[block], self.points),
+            len(self),
+            k,
+            tick,
+        )
 
     @cached_property
     def _parents(self) -> dict[int, list[int]]:

@@ -120,7 +120,15 @@
     }
     return kept;
   };
-  const nearestTo = (i) => best(NEAREST, (k) => (k === i ? -Infinity : -distance(i, k)));
+  // The nearest points of a point: those of the space the points are from, where the page has them.
+  const listed = data.near ? data.near.length / count : 0;
+  const nearestTo = (i) => {
+    if (data.near) return data.near.slice(i * listed, (i + 1) * listed);
+    return best(NEAREST, (k) => (k === i ? -Infinity : -distance(i, k)));
+  };
+  const howFar = (i, at, k) => (data.near ? data.far[i * listed + at] : distance(i, k));
+  const nearTitle = data.near ? `Nearest in ${data.space}` : "Nearest in the picture";
+  const FROM_ORIGIN = "Distance from the origin in the picture";
 
   // ---- The graph ------------------------------------------------------------------------------
   const edgeCount = data.edges.length / 2;
@@ -199,7 +207,7 @@
   const columnChosen = () => {
     const value = byId("colour").value;
     if (value === "none") return null;
-    return value === "origin" ? { name: "distance from the origin", numbers: fromOrigin }
+    return value === "origin" ? { name: FROM_ORIGIN.toLowerCase(), numbers: fromOrigin }
       : data.columns[Number(value)];
   };
   const range = (numbers) => {
@@ -284,6 +292,7 @@
   // ---- State ----------------------------------------------------------------------------------
   let view = HOME, zoom = 1, selected = -1, hovered = -1, moving = false, asked = 0, journey = 0;
   let shape = { width: 1, height: 1, ratio: 1, cx: 0, cy: 0, radius: 1 };
+  let offset = { x: 0, y: 0 };  // pixels from the picture's centre to the disc's
   let related = { up: [], down: [], near: [], upEdges: [], downEdges: [] };
   let shownLabels = [], drawnEdges = 0, frames = [];
   const edgesWanted = () => edgeCount > 0 && byId("edges").checked;
@@ -295,7 +304,7 @@
     const width = Math.max(1, stage.clientWidth), height = Math.max(1, stage.clientHeight);
     const ratio = window.devicePixelRatio || 1;
     shape = {
-      width, height, ratio, cx: width / 2, cy: height / 2,
+      width, height, ratio, cx: width / 2 + offset.x, cy: height / 2 + offset.y,
       radius: Math.max(1, Math.min(width, height) / 2 - MARGIN),
     };
     const w = Math.round(width * ratio), h = Math.round(height * ratio);
@@ -612,20 +621,37 @@
   // ---- Moving ---------------------------------------------------------------------------------
   const stopJourney = () => { cancelAnimationFrame(journey); journey = 0; };
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const setZoom = (value) => {
+  const moveDisc = (x, y) => {
+    offset = within({ x, y }, shape.radius * Math.max(0, zoom - 1));  // some of it stays in sight
+    shape.cx = shape.width / 2 + offset.x;
+    shape.cy = shape.height / 2 + offset.y;
+  };
+  const inSight = (i) => {
+    const x = screenX(i), y = screenY(i);
+    return x >= 0 && y >= 0 && x <= shape.width && y <= shape.height;
+  };
+  // What is zoomed around where there is no pointer: the selected point, or the picture's middle.
+  const focus = () => (selected >= 0 && inSight(selected)
+    ? { x: screenX(selected), y: screenY(selected) } : { x: shape.width / 2, y: shape.height / 2 });
+  const setZoom = (value, spot = focus()) => {
+    const before = zoom;
     zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, value));
+    const k = zoom / before;
+    moveDisc(spot.x + k * (shape.cx - spot.x) - shape.width / 2,
+      spot.y + k * (shape.cy - spot.y) - shape.height / 2);
     byId("zoom").textContent = `${Number(zoom.toPrecision(2))}×`;
     stir();
   };
   // Along the geodesic from the centre to w, to the view at its end.
   const travel = (w, end) => {
     stopJourney();
-    const start = view, far = Math.min(size(w), EDGE_OF_DOUBLE), length = Math.atanh(far);
+    const start = view, from = offset, far = Math.min(size(w), EDGE_OF_DOUBLE), length = Math.atanh(far);
     const began = performance.now();
     const step = (time) => {
       const t = still() || far === 0 ? 1 : Math.min(1, Math.max(0, (time - began) / TRAVEL_MS));
       const s = far ? Math.tanh(length * t * t * (3 - 2 * t)) / size(w) : 0;
       view = t < 1 ? moved(start, { x: -w.x * s, y: -w.y * s }) : end;
+      moveDisc(from.x * (1 - t), from.y * (1 - t));
       journey = t < 1 ? requestAnimationFrame(step) : 0;
       if (t < 1) stir();
       else settle();
@@ -637,6 +663,7 @@
     stopJourney();
     view = HOME;
     zoom = 1;
+    moveDisc(0, 0);
     settle();
     say("Back at the start.");
   };
@@ -656,7 +683,7 @@
     if (!list.length) return [];
     const parts = [
       make("h3", {}, make("i", { className: `ring ${ring}`, ariaHidden: "true" }), title),
-      make("ul", {}, ...list.slice(0, SHOWN).map((i) => jump(i, note(i)))),
+      make("ul", {}, ...list.slice(0, SHOWN).map((i, at) => jump(i, note(i, at)))),
     ];
     const rest = list.length - SHOWN;
     if (rest > 0) {
@@ -676,7 +703,7 @@
   };
   const factsOf = (i) => {
     const facts = data.columns.map((column) => [column.name, valueOf(column, i)]);
-    facts.push(["Distance from the origin", exact.format(fromOrigin[i])]);
+    facts.push([FROM_ORIGIN, exact.format(fromOrigin[i])]);
     return make("dl", {}, ...facts.flatMap(([name, value]) => (
       [make("dt", { textContent: name }), make("dd", { textContent: value })])));
   };
@@ -703,9 +730,10 @@
       type: "button", id: "close", textContent: "Close", onclick: unselect,
     });
     const heading = make("h2", { textContent: nameOf(selected), tabIndex: -1 });
-    const near = jumps("Nearest", "near", related.near, (k) => distance(selected, k).toFixed(3));
+    const far = (k, at) => howFar(selected, at, k).toFixed(3);
+    const near = jumps(nearTitle, "near", related.near, far);
     panel.replaceChildren(make("div", { className: "title" }, heading, close), factsOf(selected),
-      ...family(selected), ...near);
+      ...near, ...family(selected));
     return panel.parentElement.scrollTo(0, 0);
   };
   const focusPanel = () => byId("panel").querySelector("h2")?.focus();
@@ -858,6 +886,10 @@
     const [a, b] = [...pointers.values()];
     return Math.hypot(a.x - b.x, a.y - b.y);
   };
+  const middle = () => {
+    const [a, b] = [...pointers.values()];
+    return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
+  };
 
   const onDown = (event) => {
     if (event.button !== 0) return;
@@ -872,7 +904,7 @@
     const spot = spotOf(event);
     if (!pointers.has(event.pointerId)) return hover(spot, event);
     pointers.set(event.pointerId, spot);
-    if (pointers.size === 2 && pinch) return setZoom(spread() / pinch);
+    if (pointers.size === 2 && pinch) return setZoom(spread() / pinch, middle());
     if (!grab) return undefined;
     if (Math.hypot(spot.x - grab.spot.x, spot.y - grab.spot.y) > CLICK_PIXELS) grab.dragged = true;
     if (!grab.dragged) return undefined;
@@ -908,7 +940,7 @@
   const onWheel = (event) => {
     event.preventDefault();
     const pixelsDown = event.deltaMode === 0 ? event.deltaY : event.deltaY * LINE_PIXELS;
-    setZoom(zoom * Math.exp(-WHEEL_RATE * pixelsDown));
+    setZoom(zoom * Math.exp(-WHEEL_RATE * pixelsDown), spotOf(event));
   };
 
   // An arrow moves the view that way, so the picture moves the other way.

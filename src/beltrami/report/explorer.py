@@ -22,6 +22,7 @@ from beltrami.report.disk import in_disk
 from beltrami.report.page import html_document, provenance
 from beltrami.report.text import asset, markup
 
+FROM_CENTRE = "Distance from the origin in the picture"
 LISTED = 300  # points in the table below the picture; explorer.js lists as many matches
 # What ends a script element early, or is not a letter to an old parser of JavaScript.
 _UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -39,6 +40,9 @@ class Cloud:
             are shown as missing.
         edges: pairs of points; (child, parent) if directed.
         directed: whether edges point from a child to its parent.
+        space: what the points are in, such as "5 dimensions", if the picture shows less than that.
+        near: the nearest points of each in that space, (n, k), and their distances, (n, k), which
+            the page lists; without them those in the picture.
     """
 
     points: Tensor
@@ -46,6 +50,8 @@ class Cloud:
     columns: Mapping[str, Sequence[str] | Sequence[float]] = field(default_factory=dict)
     edges: Sequence[tuple[int, int]] = ()
     directed: bool = True
+    space: str = ""
+    near: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         if not self.points.is_floating_point():
@@ -61,6 +67,9 @@ class Cloud:
             _check_values(f"column {name!r}", values, count)
         for pair in self.edges:
             _check_edge(pair, count)
+        for part in self.near or ():
+            if part.ndim != 2 or len(part) != count:
+                raise ValueError(f"near must have {count} rows, got shape {tuple(part.shape)}")
 
 
 def explorer_page(
@@ -142,7 +151,12 @@ def _payload(cloud: Cloud) -> str:
         "columns": [_column(name, values) for name, values in cloud.columns.items()],
         "edges": [node for edge in edges for node in edge],
         "directed": bool(cloud.directed),
+        "space": cloud.space,
     }
+    if cloud.near is not None:
+        rows, distances = cloud.near
+        payload["near"] = rows.flatten().tolist()
+        payload["far"] = [float(f"{d:.4g}") for d in distances.flatten().tolist()]
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.translate(_UNSAFE)
 
@@ -173,7 +187,7 @@ def _tools(cloud: Cloud) -> str:
         'placeholder="part of a label">'
         '<ul id="matches" role="listbox" aria-label="Matches" hidden></ul></div>\n'
         f'<label for="colour">Colour by <select id="colour">{options}'
-        '<option value="origin">distance from the origin</option>'
+        f'<option value="origin">{FROM_CENTRE.lower()}</option>'
         '<option value="none">nothing</option></select></label>\n'
         f"{edges}\n"
         '<span class="buttons"><button type="button" id="zoom-out" aria-label="Zoom out">−</button>'
@@ -202,8 +216,9 @@ _HELP = """<details class="help"><summary>How to use it</summary>
 <li>Drag to move: the point under the cursor follows it. The picture moves by isometries of the
 hyperbolic plane, so that distances stay true; what comes to the centre is seen larger.</li>
 <li>Click a point to read about it, double-click to bring it to the centre.</li>
-<li>Zoom with the wheel, two fingers or the buttons. Zooming magnifies the picture around the centre
-of the disk, as a lens does; it moves nothing in the hyperbolic plane.</li>
+<li>Zoom with the wheel, two fingers or the buttons. Zooming magnifies the picture around the
+pointer, or around the selected point, as a lens does; it moves nothing in the hyperbolic
+plane.</li>
 <li id="keys">Keys, with the picture in focus: arrows move, plus and minus zoom, Home goes back to
 the start, Enter selects the point nearest to the centre, Escape closes what is selected.</li>
 <li>Edges are geodesics: arcs that meet the rim at right angles. Where there are very many, only the
@@ -218,7 +233,7 @@ def _listing(cloud: Cloud) -> str:
     caption = (
         f"All {count:,} points" if shown == count else f"The first {shown} of {count:,} points"
     )
-    columns = [*cloud.columns, "Distance from the origin"]
+    columns = [*cloud.columns, FROM_CENTRE]
     head = "".join(f'<th scope="col">{markup(name)}</th>' for name in ("Label", *columns))
     rows = []
     for i, z in enumerate(in_disk(cloud.points[:shown], rim=False)):

@@ -116,6 +116,20 @@ def test_many_vectors_are_placed_by_tangent_pca(tmp_path: Path) -> None:
     assert list(found.columns) == ["norm"]
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "angle"])
+def test_neighbours_are_those_of_all_dimensions(metric: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
+    config = ExploreConfig(saved(tmp_path, x), metric=metric)  # type: ignore[arg-type]
+    source = open_source(DiagnoseConfig(config.source, metric=config.metric))
+    found, _ = vector_cloud(source, config, lambda share: None)
+    d = source.draw(torch.arange(50)).distances.fill_diagonal_(math.inf)
+    assert found.near is not None
+    rows, far = found.near
+    assert torch.equal(rows, d.topk(10, largest=False).indices)
+    torch.testing.assert_close(far, d.gather(1, rows), atol=1e-6, rtol=1e-6)
+    assert found.space.startswith("6 dimensions")
+
+
 def test_further_columns_of_a_table_colour_points(tmp_path: Path) -> None:
     path = tmp_path / "v.csv"
     rows = [f"w{i},{i * 0.1:.2f},{i % 7:.2f},{'even' if i % 2 == 0 else 'odd'}" for i in range(30)]

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.diagnosis.explore.explore import explore
 from beltrami.diagnosis.explore.run_cloud import run_cloud
+from beltrami.embeddings import load_run
 from beltrami.geometry import lorentz, poincare
 from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.hierarchy.config import HierarchyConfig
@@ -55,10 +56,12 @@ def test_two_dimensions_are_shown_as_they_were_learned(trained: Path, model: str
     place = list(found.labels).index("d")
     assert (found.columns["depth"][place], found.columns["family"][place]) == (2.0, "b")
     radius = 2 * torch.atanh(expected[place].norm())
-    assert found.columns["distance from the origin"][place] == pytest.approx(float(radius))
+    assert found.columns["distance from the origin in 2 dimensions"][place] == pytest.approx(
+        float(radius)
+    )
 
 
-@pytest.mark.parametrize(("method", "words"), [("auto", "HoroPCA"), ("tangent-pca", "tangent PCA")])
+@pytest.mark.parametrize(("method", "words"), [("horopca", "HoroPCA"), ("auto", "tangent PCA")])
 def test_more_dimensions_are_projected(trained: Path, method, words: str) -> None:  # type: ignore[no-untyped-def]
     name = "lorentz-3_dimensions-learning_rate=0.5-seed0"
     found, told = shown(ExploreConfig(str(trained), trial=name, method=method))
@@ -98,8 +101,7 @@ def test_cones_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"trial": "nothing"}, "--trial nothing is not among those .*lorentz-2_dimensions"),
-        ({"trial": "euclidean-2_dimensions-learning_rate=0.5-seed0"}, "is not among those"),
+        ({"trial": "nothing"}, "no embedding of trial 'nothing', only of .*lorentz-2_dimensions"),
         ({"method": "hmds"}, "--method hmds is not for runs"),
         ({"method": "as-is", "trial": "lorentz-3_dimensions-learning_rate=0.5-seed0"}, "has 3"),
         ({"points": 5}, "give --points 7"),
@@ -112,27 +114,36 @@ def test_what_cannot_be_shown(trained: Path, options: dict[str, object], match: 
         explore(replace(ExploreConfig(str(trained)), **options))  # type: ignore[arg-type]
 
 
-def test_other_data_and_other_runs(trained: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "run"
-    (copied / "trials/lorentz-x").mkdir(parents=True)
-    config = json.loads((trained / "config.json").read_text(encoding="utf-8"))
+def test_runs_without_points_are_named(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((trained / "config.json").read_bytes())
+    with pytest.raises(ValueError, match=r"holds no embedding.*--resume"):
+        explore(ExploreConfig(str(folder)))
 
-    def refused(match: str, **changes: object) -> None:
-        document = json.dumps({**config, **changes})
-        (copied / "config.json").write_text(document, encoding="utf-8")
-        with pytest.raises(ValueError, match=match):
-            explore(ExploreConfig(str(copied)))
 
-    refused("is a run of graph", recipe="graph")
-    refused("no finished trial")
-    source = trained / "trials/lorentz-2_dimensions-learning_rate=0.5-seed0"
-    for name in ("result.json", "model.safetensors"):
-        (copied / "trials/lorentz-x" / name).write_bytes((source / name).read_bytes())
-    refused("is not what .* was trained on", data={**config["data"], "digest": "0"})
-    settings = config["settings"]
-    refused("are needed, too", settings={**settings, "data": str(tmp_path / "gone.csv")})
-    (copied / "trials/lorentz-x/model.safetensors").write_bytes(b"nothing")
-    refused("holds no points; run it again")
+def test_neighbours_are_those_of_the_space(trained: Path) -> None:
+    name = "lorentz-3_dimensions-learning_rate=0.5-seed0"
+    cloud, _ = shown(ExploreConfig(str(trained), trial=name))
+    embedding = load_run(trained, trial=name)
+    assert cloud.space == "3 dimensions"
+    assert cloud.near is not None
+    rows, distances = cloud.near
+    for i, label in enumerate(embedding.labels):
+        neighbours = embedding.nearest(label)
+        assert [cloud.labels[row] for row in rows[i].tolist()] == [n.label for n in neighbours]
+        assert distances[i].tolist() == pytest.approx([n.distance for n in neighbours])
+    radius = cloud.columns["distance from the origin in 3 dimensions"]
+    assert radius == embedding.manifold.dist0(embedding.points).tolist()
+
+
+def test_flat_points_are_shown_too(trained: Path) -> None:
+    name = "euclidean-3_dimensions-learning_rate=0.5-seed0"
+    cloud, how = shown(ExploreConfig(str(trained), trial=name))
+    assert "principal components" in how
+    assert len(cloud.labels) == 7
+    with pytest.raises(ValueError, match="take tangent-pca"):
+        shown(ExploreConfig(str(trained), trial=name, method="horopca"))
 
 
 @pytest.mark.parametrize("option", [{"label": "x"}, {"tensor": "x"}, {"metric": "angle"}])

@@ -13,6 +13,7 @@ from beltrami.options import RUNS, file_name, option_words
 
 Method = Literal["auto", "sectors", "hmds", "horopca", "tangent-pca", "as-is"]
 FEWEST = 4  # points that have a geometry
+NEIGHBOURS = 10  # that the page lists of each point
 MOST_BY_DISTANCES = 2000  # points whose distances are all embedded
 
 
@@ -21,9 +22,10 @@ class ExploreConfig:
     """Write one page with an interactive Poincaré disk of data, which opens without a network.
 
     SOURCE is what `beltrami diagnose` takes: a hierarchy or edge list, a table of vectors, a model
-    or a matrix of distances. Or it is the folder of a run of hierarchy or cones, whose points are
-    shown. Without it: the mammals of WordNet. The page can be dragged, zoomed and searched; a click
-    shows a point's neighbours, ancestors and descendants.
+    or a matrix of distances. Or it is the folder of a run (hierarchy, cones, knowledge-graph,
+    levels, graph), whose points are shown. Without it: the mammals of WordNet. The page can be
+    dragged, zoomed and searched; a click shows a point's ancestors and descendants, and its
+    neighbours in the space that the points are from, not in the picture.
     """
 
     source: str = EMBEDDED
@@ -34,10 +36,10 @@ class ExploreConfig:
 
     method: Method = "auto"
     """How points get their places: "sectors" (a tree or graph: the radius by depth, subtrees in
-    sectors), "hmds" (distances, up to 2000 points), "horopca" (points of a run), "tangent-pca"
-    (vectors and points of a run, any number), "as-is" (vectors of two dimensions that are in the
-    unit disk already; points of a run of two). "auto" takes the first that fits, and "as-is" for
-    points of a run of two dimensions."""
+    sectors), "hmds" (distances, up to 2000 points), "tangent-pca" (vectors and points of a run,
+    any number, at once), "horopca" (points of a run; truer, and minutes for a thousand points),
+    "as-is" (vectors of two dimensions that are in the unit disk already; points of a run of two).
+    "auto" takes "as-is" for points of a run of two dimensions and else the first that fits."""
 
     metric: Literal["euclidean", "angle"] = "euclidean"
     """How far vectors are apart, for "hmds"."""
@@ -59,7 +61,8 @@ class ExploreConfig:
     can be coloured by them."""
 
     trial: str = ""
-    """Which trial of a run, by the name of its folder; without it the best in hyperbolic space."""
+    """Which trial of a run, by the name of its folder: the best of each model has points. Without
+    it the best in one hyperbolic space."""
 
     out: Path | None = None
     """The page to write; without it runs/explore-SOURCE.html. A page that is there is replaced."""

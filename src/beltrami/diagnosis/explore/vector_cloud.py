@@ -11,10 +11,11 @@ from torch import Tensor
 from beltrami.analysis.curvature_fit import fit_curvature
 from beltrami.analysis.hmds import hmds
 from beltrami.analysis.tangent_pca import principal_directions
-from beltrami.diagnosis.explore.config import MOST_BY_DISTANCES, ExploreConfig
+from beltrami.diagnosis.explore.config import MOST_BY_DISTANCES, NEIGHBOURS, ExploreConfig
 from beltrami.diagnosis.pictures import LEAST_BEND, MOST_BEND
 from beltrami.diagnosis.source import Source, Tick, VectorSource
-from beltrami.geometry import poincare
+from beltrami.embeddings import nearest_rows
+from beltrami.geometry import Euclidean, poincare
 from beltrami.report.explorer import Cloud
 from beltrami.train.threads import one_thread
 
@@ -43,10 +44,33 @@ def vector_cloud(source: Source, config: ExploreConfig, tick: Tick) -> tuple[Clo
     elif method == "as-is":
         disk, how = _as_is(source, rows), "as they are"
     else:
-        disk, how = _tangent_pca(source.points(rows)), "by tangent PCA"
-    tick(1.0)
+        disk, how = tangent_disk(source.points(rows)), "by tangent PCA"
     labels = [source.label(row) for row in rows.tolist()]
-    return Cloud(disk, labels, _columns(source, rows)), how
+    space, near = _neighbours(source, rows, config, tick)
+    tick(1.0)
+    return Cloud(disk, labels, _columns(source, rows), space=space, near=near), how
+
+
+def _neighbours(
+    source: Source, rows: Tensor, config: ExploreConfig, tick: Tick
+) -> tuple[str, tuple[Tensor, Tensor]]:
+    """What the points are in, in words, and the nearest of each there."""
+    if isinstance(source, VectorSource):
+        points = source.points(rows)
+        space = f"{points.shape[1]:,} dimensions"
+        if config.metric == "angle":
+            points = torch.nn.functional.normalize(points, dim=1)
+            space += ", by angle"
+    else:
+        d = source.draw(rows).distances
+        return "the distances given", nearest_rows(lambda block: d[block], len(d), NEIGHBOURS, tick)
+    flat = Euclidean()
+    rows_near, far = nearest_rows(
+        lambda block: flat.pairwise_dist(points[block], points), len(points), NEIGHBOURS, tick
+    )
+    if config.metric == "angle":
+        far = 2 * torch.asin(far.clamp(max=2) / 2)
+    return space, (rows_near, far)
 
 
 def _by_distances(source: Source, rows: Tensor, seed: int) -> tuple[Tensor, str]:
@@ -61,7 +85,7 @@ def _by_distances(source: Source, rows: Tensor, seed: int) -> tuple[Tensor, str]
     return inside_disk(disk), f"by hMDS (√c·diameter {bend:.3g}, distortion {seen.distortion:.3f})"
 
 
-def _tangent_pca(points: Tensor) -> Tensor:
+def tangent_disk(points: Tensor) -> Tensor:
     """Vectors as tangent vectors at their mean, of which two principal components are kept."""
     tangent = points - points.mean(0)
     if not float(tangent.abs().max()) > 0:
