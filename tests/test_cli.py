@@ -84,7 +84,7 @@ def test_tour_prints_a_table_and_where_the_files_are(
     for word in ("Lorentz", "− Euclidean", "±", f"Report: {out / 'report.html'}"):
         assert word in printed.out
     assert "seed1" in printed.err
-    assert "In the Euclidean plane" in (out / "report.html").read_text()
+    assert "In flat space" in (out / "report.html").read_text()
 
 
 def test_json_is_all_there_is_on_stdout(

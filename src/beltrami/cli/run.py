@@ -104,6 +104,8 @@ class RunCommand:
         console = make_console()
         print_tables(console, recipe.tables(run_result))
         print_path(console, "Report", str(folder.report))
+        if folder.explorer.exists():
+            print_path(console, "Explorer", str(folder.explorer))
         print_path(console, "Numbers", str(folder.metrics))
         if folder.embeddings():
             print_path(console, "Vectors", str(folder.path / "trials" / "*" / "embeddings.csv"))

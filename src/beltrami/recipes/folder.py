@@ -2,6 +2,7 @@
 
     config.json                    what was asked for, written first
     metrics.json, report.html      written last
+    explorer.html                  the points of the best trial, to walk through
     trials/NAME/result.json        a finished trial; written after its model.safetensors
     trials/NAME/embedding.json, embeddings.npz, embeddings.csv   of the best trial of each arm, in
                                    recipes with points (`embeddings.files`)
@@ -55,6 +56,7 @@ from beltrami.train.session import LOG_FILES
 OLD_TOUR = "beltrami.tour/1"
 SCHEMA = "beltrami.run/1"
 CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
+EXPLORER = "explorer.html"
 RESULT, MODEL, CHECKPOINT = "result.json", "model.safetensors", "checkpoint.safetensors"
 
 
@@ -75,6 +77,11 @@ class RunFolder(OutputFolder):
     def report(self) -> Path:
         """The page for people."""
         return self.path / REPORT
+
+    @property
+    def explorer(self) -> Path:
+        """The page to walk through the points; not there where a run has none."""
+        return self.path / EXPLORER
 
     def run_config(self) -> dict[str, Any] | None:
         """config.json of the run that was started here; None where there is none of ours."""
@@ -106,11 +113,11 @@ class RunFolder(OutputFolder):
             for folder in (*self.path.glob(f"{kind}/*/"), self.path / kind):
                 with contextlib.suppress(OSError):  # holds a file that is not ours, or is not there
                     folder.rmdir()
-        _delete((self.metrics, self.report, self.config))
+        _delete((self.metrics, self.report, self.explorer, self.config))
 
     def sweep(self) -> None:
         """Delete what a killed process left: half-written files, checkpoints of finished trials."""
-        for name in (CONFIG, METRICS, REPORT):
+        for name in (CONFIG, METRICS, REPORT, EXPLORER):
             _delete(self.path.glob(f".{name}.*.tmp"))
         for name in (RESULT, MODEL, CHECKPOINT, *embedding_files.FILES):
             _delete(self.path.glob(f"trials/*/.{name}.*.tmp"))

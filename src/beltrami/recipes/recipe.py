@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from beltrami.train.progress import ProgressListener
     from beltrami.train.session import Session
 
+TERMINAL_ROWS = 12  # of several groups; the report has all
 Config = TypeVar("Config", bound=RunConfig)
 Settings = TypeVar("Settings")  # a frozen dataclass: what a training depends on, JSON-able
 
@@ -203,10 +204,10 @@ class Recipe(ABC, Generic[Config, Settings]):
         """The page for people."""
 
     def tables(self, run_result: RunResult) -> Sequence[Table]:
-        """What the terminal shows: one a group, a row a metric, a column an arm."""
+        """What the terminal shows: a row a metric and group, a column an arm."""
         from beltrami.recipes.tables import result_tables
 
-        return result_tables(run_result, self.names)
+        return result_tables(run_result, self.names, most=TERMINAL_ROWS)
 
     def metric(self, key: str) -> Metric:
         """The metric with this key."""

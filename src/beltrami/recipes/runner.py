@@ -21,6 +21,7 @@ measured is left out.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from torch import nn
 import beltrami
 from beltrami.data.atomic import to_json, write_atomically
 from beltrami.embeddings.embedding import Embedding
-from beltrami.recipes.folder import SCHEMA, RunFolder
+from beltrami.recipes.folder import EXPLORER, SCHEMA, RunFolder
 from beltrami.recipes.recipe import Arm, Evaluation, Recipe, Trial
 from beltrami.recipes.results import ArmResult, RunResult, TrialResult, compare, interval_json
 from beltrami.recipes.side_by_side import threads_each, train_side_by_side
@@ -41,6 +42,8 @@ from beltrami.report.page import render
 from beltrami.train.processes import Processes, ProcessLostError, process_group
 from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session, TrainingDivergedError, has_tensorboard
+
+MOST_EXPLORED = 10_000  # points in the explorer's page that a run writes by itself
 
 
 def run(recipe: Recipe[Any, Any], listener: ProgressListener | None = None) -> RunResult:
@@ -187,9 +190,14 @@ class TrialRunner:
             arm_results, self._document(arm_results), self.recipe.config.command()
         )
         if self.processes.is_main_process:
-            self.folder.save_embeddings(self._embeddings(arm_results, run_result.document))
+            embeddings = self._embeddings(arm_results, run_result.document)
+            self.folder.save_embeddings(embeddings)
+            page = self.recipe.page(run_result)
+            if self._explorer([embedding for embedding, _ in embeddings.values()]):
+                link = "Walk through the points in the explorer", EXPLORER
+                page = dataclasses.replace(page, links=(*page.links, link))
             write_atomically(self.folder.metrics, to_json(run_result.document))
-            write_atomically(self.folder.report, render(self.recipe.page(run_result)))
+            write_atomically(self.folder.report, render(page))
         return run_result
 
     def _embeddings(
@@ -197,7 +205,9 @@ class TrialRunner:
     ) -> dict[str, tuple[Embedding, dict[str, Any]]]:
         """The points of the best trial of each arm, with what is known of them."""
         embeddings = {}
-        metric = self.recipe.metric(self.recipe.chosen_by)
+        metric = next((m for m in self.recipe.metrics if m.key == self.recipe.chosen_by), None)
+        if metric is None:  # there is no best trial
+            return {}
         for arm_result in arm_results:
             best = min(arm_result.results, key=self._badness)
             trial = best.trial
@@ -226,6 +236,22 @@ class TrialRunner:
             }
             embeddings[trial.name] = embedding, facts
         return embeddings
+
+    def _explorer(self, embeddings: Sequence[Embedding]) -> bool:
+        """Write explorer.html, unless there are no points or too many to look at."""
+        from beltrami.diagnosis.explore.config import ExploreConfig
+        from beltrami.diagnosis.explore.explore import explore
+
+        path = self.folder.explorer
+        path.unlink(missing_ok=True)
+        if not embeddings or len(embeddings[0]) > MOST_EXPLORED:
+            return False
+        try:
+            explore(ExploreConfig(str(self.folder.path), out=path))
+        except ValueError as error:  # all points coincide, say, after so few steps
+            self.listener.note(f"there is no explorer: {error}")
+            return False
+        return True
 
     def _badness(self, result: TrialResult) -> float:
         """The metric that decides between trials, as a number of which the least is best."""

@@ -95,6 +95,7 @@ class Page:
         facts: (name, value) pairs: what was run.
         command: how to run it again; one or more command lines.
         footer: the last line.
+        links: (text, name of a file beside the page) pairs, below the opening paragraph.
     """
 
     title: str
@@ -105,13 +106,15 @@ class Page:
     facts: tuple[tuple[str, str], ...]
     command: str
     footer: str
+    links: tuple[tuple[str, str], ...] = ()
 
 
 def render(page: Page) -> str:
     """The page as one HTML document."""
     body = "\n".join(
         [
-            f"<header><h1>{markup(page.title)}</h1><p>{markup(page.lead)}</p></header>",
+            f"<header><h1>{markup(page.title)}</h1><p>{markup(page.lead)}</p>"
+            f"{_links(page.links)}</header>",
             _figures(page.figures, "Pictures", level=2),
             f"<section><h2>The numbers</h2>\n{_table(page.table)}</section>" if page.table else "",
             *(_section(section) for section in page.sections),
@@ -123,6 +126,11 @@ def render(page: Page) -> str:
     return html_document(
         page.title, asset("page.css"), f"<body>\n<main>\n{body}\n</main>\n{script}"
     )
+
+
+def _links(links: Sequence[tuple[str, str]]) -> str:
+    anchors = [f'<a href="{markup(name)}">{markup(text)}</a>' for text, name in links]
+    return f"<p>{' · '.join(anchors)}</p>" if anchors else ""
 
 
 def html_document(title: str, style: str, body: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,11 +15,18 @@ from beltrami.recipes.hierarchy import report
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hierarchy.recipe import HierarchyRecipe
 from beltrami.recipes.hierarchy.report import _drawn, hierarchy_page, unit_disk
-from beltrami.recipes.results import RunResult
+from beltrami.recipes.recipe import Arm, Trial
+from beltrami.recipes.results import ArmResult, RunResult, TrialResult, compare
 from beltrami.recipes.runner import run
 from beltrami.report.page import Page, render
 
 from .small import binary_tree, small_config
+
+
+@dataclass(frozen=True)
+class Dim:
+    dim: int
+
 
 BAD_LABEL = "<script>alert('{}')</script>&\"{}"
 
@@ -58,9 +66,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[HierarchyRecipe, Run
 def test_the_page_shows_everything(made: tuple[HierarchyRecipe, RunResult]) -> None:
     page = hierarchy_page(*made)
     figures = [f.heading for f in page.figures]
-    assert figures == ["In the Poincaré disk", "Rank curves"]
+    by_dimension = ["Precision (MAP) by dimension", "Mean rank of an ancestor by dimension"]
+    assert figures == [*by_dimension, "In hyperbolic space", "In flat space"]
     titles = [section.heading for section in page.sections]
-    assert titles == ["The comparison", "By dimension", "How it was trained", "How it is measured"]
+    assert titles == ["The comparison", "Ranks and training", "How it is measured"]
     text = render(page)
     for name in ("Lorentz", "Poincaré ball", "Product", "Euclidean", "Sarkar&#x27;s tree"):
         assert name in text
@@ -83,7 +92,7 @@ def test_one_seed_claims_nothing(tmp_path: Path) -> None:
     recipe, run_result = finished(tmp_path / "out", data, models=("lorentz",), seeds=1)
     page = hierarchy_page(recipe, run_result)
     assert "chance cannot be ruled out" in page.sections[0].paragraphs[0]
-    assert "By dimension" not in [section.heading for section in page.sections]
+    assert [f.heading for f in page.figures] == ["In hyperbolic space", "In flat space"]
 
 
 def test_the_twin_alone_has_a_page(tmp_path: Path) -> None:
@@ -91,7 +100,7 @@ def test_the_twin_alone_has_a_page(tmp_path: Path) -> None:
     recipe, run_result = finished(tmp_path / "out", data, models=("euclidean",), seeds=1)
     page = hierarchy_page(recipe, run_result)
     assert page.lead == "15 nodes in 2 dimensions. Only the Euclidean twin was trained."
-    assert [f.heading for f in page.figures] == ["Rank curves"]
+    assert page.figures == ()
     assert "There is no trained hyperbolic arm" in render(page)
 
 
@@ -100,15 +109,12 @@ def test_sarkars_tree_beside_the_twin_has_a_page(tmp_path: Path) -> None:
     recipe, run_result = finished(tmp_path / "out", data, models=("sarkar",), seeds=1)
     page = hierarchy_page(recipe, run_result)
     assert "in Sarkar's tree and of" in page.lead
-    assert [f.heading for f in page.figures] == [
-        "In the Poincaré disk",
-        "In the Euclidean plane",
-        "Rank curves",
-    ]
+    assert [f.heading for f in page.figures] == ["In hyperbolic space", "In flat space"]
 
 
-def test_the_sentences_are_about_what_was_trained(made: tuple[HierarchyRecipe, RunResult]) -> None:
-    recipe, run_result = made
+def test_the_sentences_are_about_what_was_trained(tmp_path: Path) -> None:
+    data = binary_tree(tmp_path / "tree.tsv")
+    recipe, run_result = finished(tmp_path / "out", data, models=("lorentz", "product"))
     best = max(
         (s for s in run_result.arm_results if s.arm.model in ("lorentz", "poincare", "product")),
         key=lambda s: s.comparison("map").value.mean,
@@ -117,6 +123,40 @@ def test_the_sentences_are_about_what_was_trained(made: tuple[HierarchyRecipe, R
     assert f"{best.comparison('map').value.mean:.1%} in the" in lead
     assert best.arm.group in lead
     assert "Sarkar" not in lead
+
+
+MAPS = {"lorentz": {3: 0.9, 5: 0.95, 20: 0.97}, "euclidean": {3: 0.2, 5: 0.3, 20: 0.8}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ({}, "With 20, flat space reaches 80%, for which hyperbolic space needs no more than 3."),
+        ({20: 0.97}, "With 20, the seeds do not tell the two apart."),
+        ({5: 0.96, 20: 0.99}, "With 5, flat space is more precise."),
+        ({3: 0.99}, "With 3, flat space is more precise."),
+    ],
+)
+def test_the_lead_says_how_many_dimensions_are_needed(changes: dict[int, float], end: str) -> None:
+    maps = {**MAPS, "euclidean": {**MAPS["euclidean"], **changes}}
+    metric = HierarchyRecipe.metrics[0]
+    results = {
+        (model, dim): [
+            TrialResult(Trial(model, f"{dim} d", seed, Dim(dim)), {"map": v}, {}, [], 0, 0.0)
+            for seed in range(3)
+        ]
+        for model, values in maps.items()
+        for dim, v in values.items()
+    }
+    arms = []
+    for (model, dim), trials in results.items():
+        twins = None if model == "euclidean" else results["euclidean", dim]
+        twin = "euclidean" if twins else None
+        arm = Arm(model, f"{dim} d", Dim(dim), twin)
+        arms.append(ArmResult(arm, {}, trials, compare(trials, twins, [metric])))
+    lead = report._lead_of_dimensions(RunResult(arms, {}, ""))
+    assert lead.startswith("To find a node's ancestors among its nearest points, 3 dimensions give")
+    assert lead.endswith(end)
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -169,7 +209,7 @@ def test_a_part_of_a_tree_is_drawn_with_its_edges(
     made: tuple[HierarchyRecipe, RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MOST_DRAWN", 7)
-    figure = hierarchy_page(*made).figures[0]
+    figure = hierarchy_page(*made).figures[2]
     assert "the 7 nodes with the most below them" in figure.caption
     assert "7 nodes of tree" in figure.svg
 

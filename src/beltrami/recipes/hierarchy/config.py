@@ -28,19 +28,22 @@ class HierarchyConfig(TaxonomyConfig):
 
     Each node is drawn to its ancestors and away from all others (the ranking loss of Nickel and
     Kiela, 2017). Prints how well each geometry finds a node's ancestors among its nearest points,
-    and writes a page with pictures. The default takes some minutes on two cores.
+    and writes the points, a page with pictures and an explorer. The default takes some minutes on
+    two cores.
+
+    Example: beltrami run hierarchy --data my_taxonomy.csv --dims 5
     """
 
     recipe: ClassVar[str] = "hierarchy"
 
-    models: tuple[Geometry, ...] = option(("lorentz", "product", "euclidean"), adds_runs=True)
+    models: tuple[Geometry, ...] = option(("lorentz", "euclidean"), adds_runs=True)
     """Which geometries; the Euclidean twin always takes part. poincare: the space of lorentz in
     other coordinates, with the same results. product: two hyperbolic factors of half the dimensions
     (one dimension alone is flat, so give it 4 or more). sarkar: the tree as Sarkar's construction
     places it, without training."""
 
-    dims: tuple[int, ...] = option((5,), low=2, adds_runs=True)
-    """Dimensions; with several, the page shows how the geometries grow."""
+    dims: tuple[int, ...] = option((3, 5, 10, 20), low=2, adds_runs=True)
+    """Dimensions; with several, the page shows how many each geometry needs."""
 
     epochs: int = option(300, low=1)
     """Passes over all nodes. Larger taxonomies need more: ten thousand nodes some 500, WordNet's
@@ -57,7 +60,9 @@ class HierarchyConfig(TaxonomyConfig):
     negatives: float = option(50.0, low=0, open_low=True)
     """How much the pool weighs against one ancestor: as this many sampled nodes would."""
 
-    learning_rates: tuple[float, ...] = option((0.2, 1.0), low=0, open_low=True, adds_runs=True)
+    learning_rates: tuple[float, ...] = option(
+        (0.2, 1.0, 5.0), low=0, open_low=True, adds_runs=True
+    )
     """Each geometry's first seed tries all of them; the highest MAP decides for the other seeds."""
 
     burn_in: float = option(0.2, low=0, high=1, open_high=True)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from beltrami.recipes.hierarchy.recipe import HierarchyRecipe
 
 MOST_DRAWN = 1200  # nodes in a picture; of larger hierarchies the largest branches are shown
+PROJECTED = (
+    "The distance from the centre is the true one; the angle is that of the two main directions of "
+    "all points."
+)
 HOW_IT_IS_MEASURED = (
     "Every pair of a node and one of its ancestors is a fact to keep. MAP and mean rank ask, for "
     "each node, whether its ancestors are nearer than all other nodes: the published protocol of "
@@ -38,23 +42,20 @@ def hierarchy_page(recipe: HierarchyRecipe, run_result: RunResult) -> Page:
     """The page of a finished run; pictures show the first seed."""
     hierarchy = recipe.hierarchy
     curved, twin = _leaders(run_result)
-    sections = [
-        Section("How it was trained", (), (training_figure(run_result, NAMES),)),
-        Section("How it is measured", HOW_IT_IS_MEASURED),
-    ]
-    if len(recipe.config.dims) > 1:
-        sections.insert(0, Section("By dimension", (), _dimension_figures(run_result)))
+    several = len(recipe.config.dims) > 1
+    training = (_rank_figure(run_result), training_figure(run_result, NAMES))
     return Page(
         title=f"{hierarchy.name}: a hierarchy in curved and flat space",
-        lead=_lead(hierarchy, curved, twin),
+        lead=_lead_of_dimensions(run_result) or _lead(hierarchy, curved, twin),
         figures=(
+            *(_dimension_figures(run_result) if several else ()),
             *_disk_figures(recipe, run_result),
-            _rank_figure(run_result),
         ),
         table=None,
         sections=(
             Section("The comparison", _verdicts(run_result), (), result_tables(run_result, NAMES)),
-            *sections,
+            Section("Ranks and training", (), training),
+            Section("How it is measured", HOW_IT_IS_MEASURED),
         ),
         facts=(*_facts(recipe), *run_facts(run_result, NAMES)),
         command=run_result.command,
@@ -87,6 +88,41 @@ def _lead(hierarchy: Hierarchy, curved: ArmResult, twin: ArmResult) -> str:
     )
 
 
+def _lead_of_dimensions(run_result: RunResult) -> str:
+    """How many dimensions each space needs for the same precision; "" where that is no question."""
+    by_model: dict[str, dict[int, float]] = {}
+    for s in run_result.arm_results:
+        dims = by_model.setdefault(s.arm.model, {})
+        dims[s.arm.settings.dim] = s.comparison("map").value.mean
+    flat, curved = by_model.get(TWIN, {}), by_model.get("lorentz", {})
+    if len(flat) < 2 or not curved:
+        return ""
+    best = max(flat, key=lambda dim: flat[dim])
+    enough = [dim for dim in sorted(curved) if curved[dim] >= flat[best]]
+    fewest = min(flat)
+    start = (
+        f"To find a node's ancestors among its nearest points, {fewest} dimensions give a "
+        f"precision of {curved[fewest]:.0%} in hyperbolic space (Lorentz) and of "
+        f"{flat[fewest]:.0%} in flat space (Euclidean)."
+    )
+    verdicts = {
+        s.arm.settings.dim: s.comparison("map").verdict
+        for s in run_result.arm_results
+        if s.arm.model == "lorentz"
+    }
+    tied = [dim for dim in sorted(verdicts) if verdicts[dim] in ("worse", "no difference")]
+    if tied and verdicts[tied[0]] == "worse":
+        return f"{start} With {tied[0]}, flat space is more precise."
+    if tied:
+        return f"{start} With {tied[0]}, the seeds do not tell the two apart."
+    if not enough or enough[0] >= best:
+        return start
+    return (
+        f"{start} With {best}, flat space reaches {flat[best]:.0%}, for which hyperbolic space "
+        f"needs no more than {enough[0]}."
+    )
+
+
 def _verdicts(run_result: RunResult) -> tuple[str, ...]:
     """A sentence for each trained curved arm: picking the best first would flatter it."""
     sentences = []
@@ -110,17 +146,15 @@ def _name(arm_result: ArmResult) -> str:
 
 
 def _disk_figures(recipe: HierarchyRecipe, run_result: RunResult) -> tuple[Figure, ...]:
-    """The disk of the best arm that is one hyperbolic space; a product is none."""
+    """One hyperbolic space of the fewest dimensions and its twin, side by side."""
     single = [s for s in run_result.arm_results if s.arm.model in ("lorentz", "poincare")]
     single = single or [s for s in run_result.arm_results if s.arm.model == "sarkar"]
     if not single:
         return ()
-    best = max(single, key=lambda s: s.comparison("map").value.mean)
+    best = min(single, key=lambda s: (s.arm.settings.dim, -s.comparison("map").value.mean))
     drawing = _Drawing.of(recipe.hierarchy)
-    disk = drawing.disk(best)
     twin = next((s for s in run_result.groups()[best.arm.group] if s.arm.model == TWIN), None)
-    flat = twin is not None and _tangent(twin).shape[-1] == 2
-    return (disk, drawing.plane(twin)) if flat and twin is not None else (disk,)
+    return (drawing.disk(best),) if twin is None else (drawing.disk(best), drawing.plane(twin))
 
 
 def _tangent(arm_result: ArmResult) -> Tensor:
@@ -166,12 +200,7 @@ class _Drawing:
     def disk(self, arm_result: ArmResult) -> Figure:
         """A hyperbolic arm's first seed."""
         v = self._tangent(arm_result)
-        how = (
-            "Radius and angle are those of the embedding."
-            if v.shape[-1] == 2
-            else "The distance from the centre is the true one; the angle is that of the two main "
-            "directions of all points."
-        )
+        how = "Radius and angle are those of the embedding." if v.shape[-1] == 2 else PROJECTED
         svg = disk_svg(
             unit_disk(v),
             self.parents,
@@ -180,20 +209,21 @@ class _Drawing:
             description=f"{len(self.labels)} nodes of {self.name}; edges are geodesics.",
             colour="depth",
         )
-        return Figure("In the Poincaré disk", svg, self._caption(arm_result, how), wide=True)
+        return Figure("In hyperbolic space", svg, self._caption(arm_result, how))
 
     def plane(self, arm_result: ArmResult) -> Figure:
-        """The first seed of a Euclidean arm in two dimensions."""
+        """The first seed of a Euclidean arm."""
+        v = self._tangent(arm_result)
         svg = plane_svg(
-            self._tangent(arm_result),
+            _in_main_plane(v),
             self.parents,
             self.labels,
             title=f"{self.name} in the Euclidean plane",
             description=f"The same {len(self.labels)} nodes; edges are straight lines.",
             colour="depth",
         )
-        caption = self._caption(arm_result, "Coordinates are those of the embedding.")
-        return Figure("In the Euclidean plane", svg, caption, wide=True)
+        how = "Coordinates are those of the embedding." if v.shape[-1] == 2 else PROJECTED
+        return Figure("In flat space", svg, self._caption(arm_result, how))
 
     def _tangent(self, arm_result: ArmResult) -> Tensor:
         tangent = _tangent(arm_result)
@@ -212,14 +242,24 @@ def unit_disk(tangent: Tensor) -> Tensor:
 
     In two dimensions these are the points themselves.
     """
-    v = tangent.double()
+    v = _in_main_plane(tangent)
     radius = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    if v.shape[-1] > 2:
-        _, _, directions = torch.linalg.svd(v, full_matrices=False)
-        v = v @ directions[:2].mT
-    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    unit = torch.where(length > 0, v / length.clamp(min=1e-300), torch.zeros_like(v))
+    unit = torch.where(radius > 0, v / radius.clamp(min=1e-300), torch.zeros_like(v))
     return torch.tanh(radius / 2) * unit
+
+
+def _in_main_plane(tangent: Tensor) -> Tensor:
+    """Vectors (n, d) turned into the plane of their two main directions, each as long as it was."""
+    v = tangent.double()
+    if v.shape[-1] == 2:
+        return v
+    radius = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    _, _, directions = torch.linalg.svd(v, full_matrices=False)
+    plane = v @ directions[:2].mT
+    length = torch.linalg.vector_norm(plane, dim=-1, keepdim=True)
+    unit = torch.where(length > 0, plane / length.clamp(min=1e-300), plane)
+    turned: Tensor = radius * unit
+    return turned
 
 
 def _drawn(tree: Tree) -> list[int]:
@@ -254,7 +294,10 @@ def _rank_figure(run_result: RunResult) -> Figure:
 def _dimension_figures(run_result: RunResult) -> tuple[Figure, ...]:
     return tuple(
         _dimension_figure(run_result, key, label, log)
-        for key, label, log in (("map", "MAP", False), ("mean_rank", "Mean rank", True))
+        for key, label, log in (
+            ("map", "Precision (MAP)", False),
+            ("mean_rank", "Mean rank of an ancestor", True),
+        )
     )
 
 
@@ -281,7 +324,7 @@ def _dimension_figure(run_result: RunResult, key: str, label: str, log: bool) ->
         x_log=True,
         y_log=log,
     )
-    return Figure(f"{label} by dimension", svg, "Bands are 95% intervals over seeds.")
+    return Figure(f"{label} by dimension", svg, "Bars are 95% intervals over seeds.")
 
 
 def _facts(recipe: HierarchyRecipe) -> tuple[tuple[str, str], ...]:
