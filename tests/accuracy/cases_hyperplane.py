@@ -345,7 +345,6 @@ CASES = [
         _geodesic_dist,
         beyond_the_ends,
         near_pairs,
-        cotangent(near_pairs),
         min_dim=2,
         max_dim=3,
     ),
