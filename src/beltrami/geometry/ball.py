@@ -199,31 +199,28 @@ class _Pair(torch.autograd.Function):
         x, y, *of_ratio, c = load_with_scalar(ctx)
         gx = gy = gc = None
         step = torch.add(y, x, alpha=ctx.sign)
-        ga_all, gb_all, by_ratio = _with_ratio(ga, gb, *gr, *of_ratio)
+        ga_all, gb_all = _with_ratio(ga, gb, *gr, *of_ratio)
         if ctx.needs_input_grad[0]:
             gx = sum_to(torch.addcmul((2 * ctx.sign * gs) * step, -2 * c * ga_all, x), x)
         if ctx.needs_input_grad[1]:
             gy = sum_to(torch.addcmul((2 * gs) * step, -2 * c * gb_all, y), y)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
-            gc = sum_to(_by_curvature(x, y, ga, gb, by_ratio), c)
+            gc = sum_to(_by_curvature(x, y, ga, gb, *gr, *of_ratio), c)
         return gx, gy, gc, None, None
 
 
-def _with_ratio(ga: Tensor, gb: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The gradients in A and B, with what A/B adds to them, and that of A/B over B².
-
-    `parts` is empty, or the gradient of the ratio, B and the ratio.
-    """
+def _with_ratio(ga: Tensor, gb: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients in A and B with what A/B adds; `parts` is empty, or its gradient, B and A/B."""
     if not parts:
-        return ga, gb, None
+        return ga, gb
     gr, b, ratio = parts
-    return ga + gr / b, gb - gr * ratio / b, gr / (b * b)
+    return ga + gr / b, gb - gr * ratio / b
 
 
-def _by_curvature(x: Tensor, y: Tensor, ga: Tensor, gb: Tensor, gr: Tensor | None) -> Tensor:
+def _by_curvature(x: Tensor, y: Tensor, ga: Tensor, gb: Tensor, *parts: Tensor) -> Tensor:
     """From `∂A/∂c = −|x|²`, `∂B/∂c = −|y|²` and `B²·∂(A/B)/∂c = |y|² − |x|² = (y−x)·(y+x)`."""
     out = -ga * dot(x, x) - gb * dot(y, y)
-    return out if gr is None else gr * dot(y - x, y + x) + out
+    return out + parts[0] / (parts[1] * parts[1]) * dot(y - x, y + x) if parts else out
 
 
 class _PairAndVector(torch.autograd.Function):
@@ -249,7 +246,7 @@ class _PairAndVector(torch.autograd.Function):
         x, y, v, *of_ratio, c = load_with_scalar(ctx)
         gx = gy = gv = gc = None
         step = y - x
-        ga_all, gb_all, by_ratio = _with_ratio(ga, gb, *gr, *of_ratio)
+        ga_all, gb_all = _with_ratio(ga, gb, *gr, *of_ratio)
         if ctx.needs_input_grad[0]:
             gx = torch.addcmul((-2 * gs) * step, -2 * c * ga_all, x)
             gx = sum_to(torch.addcmul(gx, gk - gp, v), x)
@@ -259,7 +256,7 @@ class _PairAndVector(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             gv = sum_to(torch.addcmul(gp * step, gk, x), v)
         if ctx.needs_input_grad[3] and isinstance(c, Tensor):
-            gc = sum_to(_by_curvature(x, y, ga, gb, by_ratio), c)
+            gc = sum_to(_by_curvature(x, y, ga, gb, *gr, *of_ratio), c)
         return gx, gy, gv, gc, None
 
 
