@@ -114,6 +114,19 @@ def segment(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
     return [x / x.norm(dim=-1, keepdim=True) * math.sinh(cell.radius) / math.sqrt(cell.c), p, q]
 
 
+def beyond_the_ends(cell: Cell, n: int, g: torch.Generator) -> list[Tensor]:
+    """A segment that leads outwards, and a point beyond its outer end and beside its geodesic."""
+    u = directions(n, cell.dim, g)
+    v = directions(n, cell.dim, g)
+    v = v - (v * u).sum(-1, keepdim=True) * u
+    v = v / v.norm(dim=-1, keepdim=True)
+    x, p, q = (
+        (u + slope * math.exp(-0.2 * cell.radius) * v) * math.sinh(share * cell.radius)
+        for share, slope in ((1.0, -0.4), (0.2, 0.0), (0.6, 0.3))
+    )
+    return [t / math.sqrt(cell.c) for t in (x, p, q)]
+
+
 # --- bounds ---------------------------------------------------------------------------------------
 
 
@@ -315,5 +328,24 @@ CASES = [
         segment,
         near_pairs,
         min_dim=2,
+    ),
+    Case(
+        "project_to_geodesic beyond",
+        H.project_to_geodesic,
+        _geodesic_foot,
+        beyond_the_ends,
+        near_pairs,
+        cotangent(near_pairs),
+        min_dim=2,
+        max_dim=3,
+    ),
+    Case(
+        "dist_to_geodesic beyond",
+        H.dist_to_geodesic,
+        _geodesic_dist,
+        beyond_the_ends,
+        near_pairs,
+        min_dim=2,
+        max_dim=3,
     ),
 ]

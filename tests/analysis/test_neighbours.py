@@ -53,6 +53,14 @@ def test_the_dimension_of_a_cube_in_more(dimensions: int) -> None:
     assert (found.used, found.points, found.k) == (3000, 3000, 20)
 
 
+def test_the_error_of_a_dimension_leaves_out_the_bias_at_borders() -> None:
+    """The docstring says 33 percent for a cube of five dimensions."""
+    results = [intrinsic_dimension(torch.rand(1000, 5), k=3) for _ in range(30)]
+    held = [abs(r.two_nearest - 5) < 1.96 * r.two_nearest_error for r in results]
+    assert sum(held) < 0.7 * len(held)
+    assert sum(r.two_nearest for r in results) / len(results) < 5
+
+
 @pytest.mark.parametrize("k", [3, 5, 20])
 def test_the_dimension_of_a_surface_without_a_border(k: int) -> None:
     """A torus, flat in four dimensions."""

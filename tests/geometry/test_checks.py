@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import beltrami
-from beltrami.geometry import lorentz
+from beltrami.geometry import lorentz, poincare
 
 X = torch.zeros(3, 4)
 
@@ -82,3 +82,15 @@ def test_float_curvature_is_exact_in_float64() -> None:
     assert lorentz.dist0(x, 0.1).item() == pytest.approx(expected.item(), rel=1e-15)
     in_float32 = torch.tensor([0.1], dtype=torch.float32)
     assert lorentz.dist0(x, in_float32).dtype == torch.float64
+
+
+@pytest.mark.parametrize("function", [lorentz.pairwise_dist, poincare.mobius_add])
+def test_compiles_when_a_tensor_is_given_twice(function):
+    """torch's compiler takes no tensor twice in one autograd Function."""
+    x = (0.3 * torch.randn(5, 4)).requires_grad_()
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="eager")
+    eager, traced = function(x, x, 0.5), compiled(x, x, 0.5)
+    torch.testing.assert_close(traced, eager)
+    w = torch.randn_like(eager)
+    torch.testing.assert_close(torch.autograd.grad(traced, x, w), torch.autograd.grad(eager, x, w))

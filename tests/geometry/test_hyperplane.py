@@ -257,6 +257,36 @@ def test_foot_on_a_geodesic(c: float) -> None:
     torch.testing.assert_close(H.project_to_geodesic(x, q, other, c), foot, rtol=1e-8, atol=1e-8)
 
 
+def test_a_foot_beyond_the_ends_in_float32() -> None:
+    """As near to the right one as rounding the inputs allows, and finite with its gradients."""
+    g = torch.Generator().manual_seed(1)
+    p, q = (lorentz.uniform_ball(2000, 3, radius=5.0, generator=g).double() for _ in range(2))
+    x = lorentz.geodesic(p, q, 1 + torch.rand(2000, 1, generator=g, dtype=torch.float64))
+    inputs = [t.float().requires_grad_() for t in (x, p, q)]
+    foot, d = H.project_to_geodesic(*inputs), H.dist_to_geodesic(*inputs)
+    exact = [t.detach().double() for t in inputs]
+    right = H.project_to_geodesic(*exact)
+    rounding = [t * (1 + torch.finfo(torch.float32).eps * torch.randn_like(t)) for t in exact]
+    forced = lorentz.dist(H.project_to_geodesic(*rounding), right)
+    assert lorentz.dist(foot.double(), right).median() < forced.median()
+    assert (d.double() - H.dist_to_geodesic(*exact)).abs().median() < forced.median()
+    assert all(bool(t.isfinite().all()) for t in torch.autograd.grad(d.sum(), inputs))
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_foot_ten_units_beyond_a_short_segment(far: bool) -> None:
+    """One unit beside the geodesic, where float32 inputs resolve the distance to 3e-3."""
+    p = torch.tensor([0.3, -0.4, 0.2], dtype=torch.float64)
+    v = torch.tensor([1.0, 0.3, -0.2], dtype=torch.float64)
+    v = v / lorentz.norm(p, v)
+    q, foot = lorentz.exp(p, 1.46 * v), lorentz.exp(p, 10.9 * v)
+    along, side = lorentz.transport(p, foot, v), lorentz.transport(p, foot, rows(3, seed=3))
+    side = side - lorentz.inner(foot, side, along, keepdim=True) * along
+    x = lorentz.exp(foot, side / lorentz.norm(foot, side))
+    points = [t.float() for t in ((x, q, p) if far else (x, p, q))]
+    assert abs(H.dist_to_geodesic(*points).item() - 1) < 3e-3
+
+
 def test_projections_commute_with_isometries(c: float) -> None:
     x, p, q = rows(20, 4), rows(20, 4, seed=1), rows(20, 4, seed=2)
     moved = [isometry(t, c) for t in (x, p, q)]

@@ -387,6 +387,18 @@ def points_of(dim, radius, c, n):
     return lorentz.uniform_ball(n, dim, radius=radius, c=c, dtype=F64, generator=g)
 
 
+def test_wrapped_normal_density_keeps_its_digits_far_out():
+    """With a standard deviation a coordinate, which looks at the direction from the mean."""
+    x, mean = (
+        lorentz.exp0(6 * torch.nn.functional.normalize(torch.randn(200, 4, dtype=F64), dim=-1))
+        for _ in range(2)
+    )
+    args = x.float(), mean.float(), torch.linspace(0.5, 2.0, 4)
+    exact = lorentz.wrapped_normal_log_prob(*(t.double() for t in args))
+    error = (lorentz.wrapped_normal_log_prob(*args).double() - exact) / exact
+    assert error.abs().median() < 1e-6
+
+
 def test_wrapped_normal_has_the_spread_it_is_given():
     mean = lorentz.exp0(torch.tensor([0.7, -0.3], dtype=F64))
     g = torch.Generator().manual_seed(0)

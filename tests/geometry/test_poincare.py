@@ -515,3 +515,26 @@ def test_change_of_curvature_keeps_scaled_distances():
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call(points(3, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_gradients_of_a_step_that_ends_on_the_border_are_finite(
+    dtype: torch.dtype, dim: int
+) -> None:
+    """A step of more than the dtype has room for: the sum saturates, and so do its gradients."""
+    unit = torch.nn.functional.normalize(torch.randn(200, dim, dtype=dtype), dim=-1)
+    x = poincare.project(poincare.exp0(10 * unit.flip(0))).requires_grad_()
+    v = (unit * torch.linspace(5, 100, 200, dtype=dtype).unsqueeze(-1)).requires_grad_()
+    c = torch.ones(1, dtype=dtype, requires_grad=True)
+    end = poincare.exp0(v, c)
+    for out in (
+        poincare.mobius_add(x, end, c),
+        poincare.boost(end, x, c),
+        poincare.exp(x, v, c),
+        stereographic.exp(x, v, -c),
+        poincare.gyration(end, x, unit, c),
+        poincare.midpoint(x, end, c),
+    ):
+        grads = torch.autograd.grad(out.sum(), [x, v, c], retain_graph=True)
+        assert all(bool(t.isfinite().all()) for t in (out, *grads))

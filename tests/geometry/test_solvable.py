@@ -310,6 +310,12 @@ def test_functional_is_linear_in_lorentz_coordinates() -> None:
     torch.testing.assert_close(S.functional(x, w, alpha, beta), expected, **TIGHT)
 
 
+def test_functional_on_the_meta_device() -> None:
+    x, w, k = (torch.zeros(shape, device="meta") for shape in ((5, 4), (2, 3), (2,)))
+    assert S.functional(x, w, k, k).shape == (5, 2)
+    assert S.hyperplane_dist(x, w, k, k).is_meta
+
+
 def test_hyperplane_distance_is_that_of_the_lorentz_model(c: float) -> None:
     x, w = rows(20, 4), rows(6, 3, seed=1)
     alpha, beta = 0.1 * rows(6, seed=2), 0.1 * rows(6, seed=3)

@@ -129,6 +129,42 @@ def test_an_outlier_of_a_large_batch_stays_in_float32(manifold: Manifold) -> Non
         assert t.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_points_at_the_edge_of_the_ball(size: int) -> None:
+    """Points on both sides of a ball are twice as far apart as its float32 has room for."""
+    manifold = PoincareBall(0.5)
+    for _ in range(20):
+        layer = BatchNorm(size, manifold=manifold, momentum=0.9)
+        middle, others = torch.randn(1, size), torch.randn(8, size)
+        x = manifold.project(1e3 * torch.cat([middle.expand(30, -1), others, -middle]))
+        x.requires_grad_()
+        y = layer(x)
+        manifold.dist0(y).sum().backward()
+        assert x.grad is not None
+        results = y, x.grad, layer.eval()(x), layer.running_mean, layer.running_var
+        assert all(bool(t.isfinite().all()) for t in results)
+        wide = x.detach().double()
+        exact = manifold.dist_sq(wide, manifold.centroid(wide)).mean()
+        torch.testing.assert_close(
+            (layer.running_var - 0.1) / 0.9, exact[None].float(), rtol=0.3, atol=0
+        )
+
+
+def test_running_mean_follows_a_learned_border() -> None:
+    """As c grows the ball shrinks, and the mean at its edge with it."""
+    curvature = Curvature(1.0)
+    manifold = PoincareBall(curvature)
+    layer = BatchNorm(4, manifold=manifold)
+    v = 0.3 * torch.randn(32, 4) + torch.tensor([4.0, 0.0, 0.0, 0.0])
+    for raw in torch.linspace(0, 2, 20):
+        with torch.no_grad():
+            curvature.raw.fill_(raw)
+        for training in (False, True):
+            y = layer.train(training)(manifold.project(manifold.exp0(v)))
+            assert y.isfinite().all()
+    manifold.check_point(layer.running_mean)
+
+
 def test_only_far_points_are_shortened_and_keep_their_order() -> None:
     layer = BatchNorm(2, manifold=Lorentz(1.0), affine=False).double().eval()
     layer.eps = 0.0

@@ -113,6 +113,21 @@ def test_product_of_repeated_factors() -> None:
     torch.testing.assert_close(bnn.Lower(12, manifold=product)(x), v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_a_product_on_the_meta_device(learned: bool) -> None:
+    """Shapes without numbers, with one curvature a factor and one for each of equal factors."""
+    curvatures = Curvature(0.6), Curvature(0.6, size=2)
+    first, second = curvatures if learned else (0.6, 0.6)
+    product = Product([(PoincareBall(first), 3), (Lorentz(second), 2, 2), (Euclidean(), 1)])
+    layers = nn.Sequential(bnn.Lift(8, manifold=product), bnn.Lower(8, manifold=product))
+    nn.ModuleList([layers, *curvatures]).to("meta")
+    x = torch.randn(5, 8, device="meta", requires_grad=True)
+    out = layers(x)
+    assert out.is_meta
+    assert out.shape == (5, 8)
+    out.sum().backward()
+
+
 def test_errors() -> None:
     with pytest.raises(ValueError, match="6"):
         bnn.Lift(7, manifold=Product([(Lorentz(1.0), 6)]))

@@ -30,7 +30,9 @@ class IntrinsicDimension(Result):
 
     Args:
         two_nearest: by the two nearest points; NaN if no ratio can be formed.
-        two_nearest_error: its standard error.
+        two_nearest_error: its standard error, without the bias at borders, which makes estimates
+            too low: of 1000 points in a cube of 2, 3 and 5 dimensions, 1.96 errors about the
+            estimate hold the dimension in 88, 85 and 33 percent of samples, not in 95.
         likelihood: by the k nearest. k: how many.
         used: points that have neighbours at different distances, and count. points: all.
     """

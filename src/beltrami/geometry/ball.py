@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from beltrami.geometry.checks import Scalar, debugging, no_autocast, prepare
-from beltrami.geometry.chord import dot
+from beltrami.geometry.chord import dot, root
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 
 # Elements of the (rows, m, d) blocks by which gradients of float64 pairs are worked through.
@@ -63,25 +63,18 @@ def gap(x: Tensor, c: Scalar) -> Tensor:
     return out
 
 
-class Pair(NamedTuple):
-    """The scalars of two points, each (..., 1)."""
-
-    s: Tensor  # |y + sign·x|²
-    a: Tensor  # 1 − c|x|²
-    b: Tensor  # 1 − c|y|²
-    ratio: Tensor  # a/b, with a gradient in c that does not cancel for close points
+def pair(x: Tensor, y: Tensor, c: Scalar, sign: int = -1) -> tuple[Tensor, Tensor, Tensor]:
+    """s = |y − x|², or |y + x|² for sign = 1, A and B of x and y, each (..., 1)."""
+    out: tuple[Tensor, Tensor, Tensor] = _Pair.apply(x, y, c, sign, False)
+    return out
 
 
-def pair(x: Tensor, y: Tensor, c: Scalar, sign: int = -1) -> Pair:
-    """The scalars of x and y, with s = |y − x|² or, for sign = 1, |y + x|²."""
-    return Pair(*_Pair.apply(x, y, c, sign))
+def pair_and_ratio(x: Tensor, y: Tensor, c: Scalar) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`pair(x, y, c)` and A/B, whose gradient in c does not cancel for close points.
 
-
-def pair_and_vector(
-    x: Tensor, y: Tensor, v: Tensor, c: Scalar
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`pair(x, y, c)`, then `(y − x)·v` and `x·v`, each (..., 1)."""
-    out: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor] = _PairAndVector.apply(x, y, v, c)
+    Apart from `pair`, which also serves where a step has rounded y onto the border and B is 0.
+    """
+    out: tuple[Tensor, Tensor, Tensor, Tensor] = _Pair.apply(x, y, c, -1, True)
     return out
 
 
@@ -111,18 +104,18 @@ def turn(
     `w + (2c/D)·[(A·p − c·s·k)·x − ((B + c·s)·k + c|x|²·p)·(y − x)]` with p = (y − x)·w, k = x·w and
     D = AB + c·s, or `total`.
     """
-    s, a, b, ratio, p, k = pair_and_vector(x, y, w, c)
+    s, a, b, p, k, *ratio = _PairAndVector.apply(x, y, w, c, metric)
     cs = c * s
     gain = 2 * c / (a * b + cs if total is None else total)
     along_x = gain * (a * p - cs * k)
     along_step = -gain * ((b + cs) * k + (1 - a) * p)
-    scale = 1 / ratio if metric else torch.ones_like(a)
+    scale = 1 / ratio[0] if metric else torch.ones_like(a)
     return combine_three(x, y, w, along_step * scale, along_x * scale, scale)
 
 
 def mobius(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
     """Möbius addition x ⊕ y, `(A·(x + y) + c·s·x)/(AB + c·s)` with s = |x + y|²."""
-    s, a, b, _ = pair(x, y, c, 1)
+    s, a, b = pair(x, y, c, 1)
     cs = c * s
     total = a * b + cs
     return combine(x, y, a / total, cs / total, 1)
@@ -130,9 +123,9 @@ def mobius(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
 
 def halfway(x: Tensor, y: Tensor, c: Scalar, *, total: Tensor | None = None) -> Tensor:
     """The midpoint, `(B·x + A·y)/(√(AB·D) + A + B − AB)` with D = AB + c·s, or `total`."""
-    s, a, b, _ = pair(x, y, c)
+    s, a, b = pair(x, y, c)
     ab = a * b
-    weight = torch.sqrt(ab * (ab + c * s if total is None else total)) + a + b * (1 - a)
+    weight = root(ab * (ab + c * s if total is None else total)) + a + b * (1 - a)
     return b / weight * x + a / weight * y
 
 
@@ -184,63 +177,76 @@ class _Gap(torch.autograd.Function):
 
 
 class _Pair(torch.autograd.Function):
+    """s, A, B and, `with_ratio`, A/B."""
+
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, y: Tensor, c: Scalar, sign: int) -> tuple[Tensor, ...]:
+    def forward(x: Tensor, y: Tensor, c: Scalar, sign: int, with_ratio: bool) -> tuple[Tensor, ...]:
         s = _sq(torch.add(y, x, alpha=sign))
         s, a, b = _one_shape(s, _gap(x, c), _gap(y, c))
-        return s, a, b, a / b
+        return (s, a, b, a / b) if with_ratio else (s, a, b)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, y, c, ctx.sign = inputs
-        save_with_scalar(ctx, x, y, *output[2:], c)
+        x, y, c, ctx.sign, with_ratio = inputs
+        save_with_scalar(ctx, x, y, *(output[2:] if with_ratio else ()), c)
 
     @staticmethod
     def backward(
-        ctx: Any, gs: Tensor, ga: Tensor, gb: Tensor, gr: Tensor
+        ctx: Any, gs: Tensor, ga: Tensor, gb: Tensor, *gr: Tensor
     ) -> tuple[Tensor | None, ...]:
-        x, y, b, ratio, c = load_with_scalar(ctx)
+        x, y, *of_ratio, c = load_with_scalar(ctx)
         gx = gy = gc = None
         step = torch.add(y, x, alpha=ctx.sign)
-        ga_all, gb_all = ga + gr / b, gb - gr * ratio / b
+        ga_all, gb_all = _with_ratio(ga, gb, *gr, *of_ratio)
         if ctx.needs_input_grad[0]:
             gx = sum_to(torch.addcmul((2 * ctx.sign * gs) * step, -2 * c * ga_all, x), x)
         if ctx.needs_input_grad[1]:
             gy = sum_to(torch.addcmul((2 * gs) * step, -2 * c * gb_all, y), y)
         if ctx.needs_input_grad[2] and isinstance(c, Tensor):
-            gc = sum_to(_by_curvature(x, y, ga, gb, gr / (b * b)), c)
-        return gx, gy, gc, None
+            gc = sum_to(_by_curvature(x, y, ga, gb, *gr, *of_ratio), c)
+        return gx, gy, gc, None, None
 
 
-def _by_curvature(x: Tensor, y: Tensor, ga: Tensor, gb: Tensor, gr: Tensor) -> Tensor:
+def _with_ratio(ga: Tensor, gb: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients in A and B with what A/B adds; `parts` is empty, or its gradient, B and A/B."""
+    if not parts:
+        return ga, gb
+    gr, b, ratio = parts
+    return ga + gr / b, gb - gr * ratio / b
+
+
+def _by_curvature(x: Tensor, y: Tensor, ga: Tensor, gb: Tensor, *parts: Tensor) -> Tensor:
     """From `∂A/∂c = −|x|²`, `∂B/∂c = −|y|²` and `B²·∂(A/B)/∂c = |y|² − |x|² = (y−x)·(y+x)`."""
-    return gr * dot(y - x, y + x) - ga * dot(x, x) - gb * dot(y, y)
+    out = -ga * dot(x, x) - gb * dot(y, y)
+    return out + parts[0] / (parts[1] * parts[1]) * dot(y - x, y + x) if parts else out
 
 
 class _PairAndVector(torch.autograd.Function):
+    """s, A, B, (y − x)·v, x·v and, `with_ratio`, A/B, each (..., 1)."""
+
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, y: Tensor, v: Tensor, c: Scalar) -> tuple[Tensor, ...]:
+    def forward(x: Tensor, y: Tensor, v: Tensor, c: Scalar, with_ratio: bool) -> tuple[Tensor, ...]:
         step = y - x
         s, a, b, p, k = _one_shape(_sq(step), _gap(x, c), _gap(y, c), dot(step, v), dot(x, v))
-        return s, a, b, a / b, p, k
+        return (s, a, b, p, k, a / b) if with_ratio else (s, a, b, p, k)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, y, v, c = inputs
-        save_with_scalar(ctx, x, y, v, *output[2:4], c)
+        x, y, v, c, with_ratio = inputs
+        save_with_scalar(ctx, x, y, v, *((output[2], output[5]) if with_ratio else ()), c)
 
     @staticmethod
     def backward(
-        ctx: Any, gs: Tensor, ga: Tensor, gb: Tensor, gr: Tensor, gp: Tensor, gk: Tensor
+        ctx: Any, gs: Tensor, ga: Tensor, gb: Tensor, gp: Tensor, gk: Tensor, *gr: Tensor
     ) -> tuple[Tensor | None, ...]:
-        x, y, v, b, ratio, c = load_with_scalar(ctx)
+        x, y, v, *of_ratio, c = load_with_scalar(ctx)
         gx = gy = gv = gc = None
         step = y - x
-        ga_all, gb_all = ga + gr / b, gb - gr * ratio / b
+        ga_all, gb_all = _with_ratio(ga, gb, *gr, *of_ratio)
         if ctx.needs_input_grad[0]:
             gx = torch.addcmul((-2 * gs) * step, -2 * c * ga_all, x)
             gx = sum_to(torch.addcmul(gx, gk - gp, v), x)
@@ -250,8 +256,8 @@ class _PairAndVector(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             gv = sum_to(torch.addcmul(gp * step, gk, x), v)
         if ctx.needs_input_grad[3] and isinstance(c, Tensor):
-            gc = sum_to(_by_curvature(x, y, ga, gb, gr / (b * b)), c)
-        return gx, gy, gv, gc
+            gc = sum_to(_by_curvature(x, y, ga, gb, *gr, *of_ratio), c)
+        return gx, gy, gv, gc, None
 
 
 class _Combine(torch.autograd.Function):

@@ -58,7 +58,17 @@ def prepare(c: Scalar, **tensors: Tensor) -> tuple[list[Tensor], Scalar, torch.d
     c = check_curvature(c, compute, device)
     if _debug_depth:
         check_finite(**tensors)
-    return [t.to(compute) for t in tensors.values()], c, dtype
+    return distinct(*(t.to(compute) for t in tensors.values())), c, dtype
+
+
+def distinct(*tensors: Tensor) -> list[Tensor]:
+    """The tensors; under torch.compile an alias for each that occurs a second time.
+
+    torch's compiler refuses an autograd Function that is given the same tensor twice.
+    """
+    if not torch.compiler.is_compiling():
+        return list(tensors)
+    return [t.view_as(t) if any(t is s for s in tensors[:i]) else t for i, t in enumerate(tensors)]
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:

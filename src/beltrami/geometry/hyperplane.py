@@ -330,18 +330,20 @@ def project_to_horosphere(x: Tensor, p: Tensor, level: Scalar = 0.0, c: Scalar =
 def project_to_geodesic(x: Tensor, p: Tensor, q: Tensor, c: Scalar = 1.0) -> Tensor:
     r"""The point nearest to x on the geodesic through p and q.
 
-    `(A·p + B·q)/√(A² + B² + 2AB·cosh √cd(p,q))`, where A·p + B·q is the ambient projection of x to
-    the plane of p and q. With h = sinh²(√c·d/2) of the three pairs:
-    `B = h_xp/(1+h_pq) + (h_pq + h_xp − h_xq)/(2h_pq(1+h_pq))`, A likewise, and
-    `A + B = (1 + h_xp + h_xq)/(1 + h_pq)`. If p = q the result is p.
+    For a foot between p and q that lie apart, `(A·p + B·q)/√(A² + B² + 2AB·cosh √cd(p,q))`, where
+    A·p + B·q is the ambient projection of x to the plane of p and q. With h = sinh²(√c·d/2) of the
+    three pairs: `B = h_xp/(1+h_pq) + (h_pq + h_xp − h_xq)/(2h_pq(1+h_pq))` and A likewise. Else the
+    nearer end, e, is taken to the origin, where `y = (ẑ·x/√(1 + c|x⊥|²))·ẑ` with z the other end,
+    and back: `boost(y, e)`. If p = q the result is p.
 
     Args:
         x, p, q: points, (..., d).
         c: curvature −c.
 
     Returns:
-        (..., d). Relative error a few eps for a foot between p and q; near p = q and beyond the
-        ends it grows with the length of the lever, as the rounding of p and q forces.
+        (..., d). Relative error a few eps for a foot between p and q that lie apart; elsewhere it
+        grows as cosh(√c r) and with the length of the lever, as the rounding of p and q forces.
+        Finite for feet up to √c·d = 44 (float32) beyond the nearer end.
     """
     (x, p, q), c, dtype = prepare(c, x=x, p=p, q=q)
     return _geodesic_foot(x, p, q, c).to(dtype)
@@ -360,17 +362,26 @@ def dist_to_geodesic(
 
 def _geodesic_foot(x: Tensor, p: Tensor, q: Tensor, c: Scalar) -> Tensor:
     to_p, to_q, base = half_sinh_sq(x, p, c), half_sinh_sq(x, q, c), half_sinh_sq(p, q, c)
-    apart = base > 0
+    # Between ends that lie apart A and B are positive, and A² + B² + 2AB·cosh does not cancel.
+    apart = base > 1
     width = torch.where(apart, base, 1.0)
     # Divided one by one: base² leaves the range of float32 at radius 40.
-    a = (to_q + torch.where(apart, (base + to_q - to_p) / (2 * width), 0.5)) / (1 + base)
-    b = (to_p + torch.where(apart, (base + to_p - to_q) / (2 * width), 0.5)) / (1 + base)
+    a = (to_q + (base + to_q - to_p) / (2 * width)) / (1 + base)
+    b = (to_p + (base + to_p - to_q) / (2 * width)) / (1 + base)
+    between = apart & (a > 0) & (b > 0)
     total = (1 + to_p + to_q) / (1 + base)  # a + b
-    norm = torch.sqrt(total * total + 4 * base * a * b)
-    # For near p and q, a and b are large and of opposite sign.
-    near = base < 1
-    point = torch.where(near, total * p + b * (q - p), a * p + b * q)
-    return torch.where(apart, point / norm, p)
+    norm = torch.sqrt(torch.where(between, total * total + 4 * base * a * b, 1.0))
+    inside = torch.where(between, a / norm, 0.0) * p + torch.where(between, b / norm, 0.0) * q
+    # Elsewhere, seen from the nearer end, it is a projection to one direction.
+    p_is_near = to_p <= to_q
+    near = torch.where(p_is_near, p, q)
+    x, far = (torch.where(between, near, y) for y in (x, torch.where(p_is_near, q, p)))
+    # Scaled by about 1/cosh of their distances, whose squares leave float32: u/μ is a quotient.
+    scale = 1 / (1 + 2 * torch.where(p_is_near, to_p, to_q).detach())
+    other = lorentz.boost(far, -near, c) / (1 + 2 * base.detach())
+    _, unit, u, perp = split_along(lorentz.boost(x, -near, c) * scale, other)
+    along = u / torch.hypot(scale, root(c * dot(perp, perp)))
+    return torch.where(between, inside, lorentz.boost(along * unit, near, c))
 
 
 def project_to_subspace(x: Tensor, directions: Tensor, c: Scalar = 1.0) -> Tensor:

@@ -39,7 +39,7 @@ def _sinh_sq(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
 
     A = 1 − c|x|², B = 1 − c|y|², s = |y − x|². It is the textbook cosh² − 1 with its ones removed.
     """
-    s, a, b, _ = pair(x, y, c)
+    s, a, b = pair(x, y, c)
     along = dot(x, y - x)
     return (s + c * along * along / a) / b
 

@@ -37,6 +37,7 @@ from beltrami.geometry.ball import (
     halfway,
     mobius,
     pair,
+    pair_and_ratio,
     pairwise_sq,
     prepare_in_ball,
     turn,
@@ -91,7 +92,7 @@ def riemannian_grad(x: Tensor, g: Tensor, c: Scalar = 1.0) -> Tensor:
 
 def _chord(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
     """The Lorentzian chord `4s/(AB) = (4/c)·sinh²(√c·d/2)`."""
-    s, a, b, _ = pair(x, y, c)
+    s, a, b = pair(x, y, c)
     return 4 * s / (a * b)
 
 
@@ -179,7 +180,7 @@ def log(x: Tensor, y: Tensor, c: Scalar = 1.0) -> Tensor:
     Error in the Euclidean norm as for `dist`.
     """
     (x, y), c, dtype = prepare_in_ball(c, x=x, y=y)
-    s, a, b, ratio = pair(x, y, c)
+    s, a, b, ratio = pair_and_ratio(x, y, c)
     step, inward = log_coefficients(c * s / (a * b))
     return combine(x, y, step * ratio, -inward * a / 2).to(dtype)
 
@@ -228,7 +229,7 @@ def geodesic(x: Tensor, y: Tensor, t: Tensor | float, c: Scalar = 1.0) -> Tensor
     """
     (x, y), c, dtype = prepare_in_ball(c, x=x, y=y)
     t = as_fraction(t, x)
-    s, a, b, _ = pair(x, y, c)
+    s, a, b = pair(x, y, c)
     theta_sq = c * dist_sq_of_chord(4 * s / (a * b), c)
     wx, wy = radial.sinh_ratio(1 - t, theta_sq), radial.sinh_ratio(t, theta_sq)
     # Multiplied through by AB: nothing grows towards the border.

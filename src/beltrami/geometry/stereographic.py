@@ -115,7 +115,7 @@ def _half_angle(s: Tensor, ab: Tensor, total: Tensor, c: Scalar) -> Tensor:
 
 def _scalars(x: Tensor, y: Tensor, c: Scalar) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """s, A, B, D = AB + c·s and the half angle G."""
-    s, a, b, _ = pair(x, y, c)
+    s, a, b = pair(x, y, c)
     total: Tensor = _Total.apply(x, y, c)
     return s, a, b, total, _half_angle(s, a * b, total, c)
 
@@ -373,7 +373,7 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, y: Tensor, c: Scalar) -> Tensor:
-        s, a, b, _ = pair(x, y, c)
+        s, a, b = pair(x, y, c)
         n2, xy = dot(x, x), dot(x, y)
         across = y - xy / torch.where(n2 > 0, n2, 1.0) * x
         sphere = (1 - c * xy) ** 2 + c * c * n2 * dot(across, across)

@@ -30,6 +30,9 @@ class Attention(Layer):
     softmax does not see it.) `log_scale`, (heads,), is log σ, one a head; σ starts at 2√head_size,
     where q·k has the weight it has in a Transformer.
 
+    Scores come from one matrix product, `2(q·k − t_q·τ_k)/σ`, with an absolute error of a few
+    eps·|q||k|·2/σ: keep queries and keys in natural units or behind a norm (see `docs/layers.md`).
+
     As c → 0, and with `manifold=Euclidean()`, this is attention by Euclidean *distance* with the
     mean as output: `softmax(−|q − k|²/σ)·v`, not the dot-product attention of Transformers. That is
     `score="dot", aggregate="mean"`, on either manifold.

@@ -41,7 +41,8 @@ class BatchNorm(Layer):
 
     In training, the running mean goes a fraction `momentum` along the geodesic to the batch's, and
     the running variance likewise, without torch's n/(n−1), for which a batch of one has no value.
-    In eval mode they replace the batch's. Statistics are those of one process.
+    In eval mode they replace the batch's. Where a learned border has left the running mean outside,
+    it is read as the last point inside. Statistics are those of one process.
 
     Args:
         size: the last dimension; all others are the batch.
@@ -110,14 +111,15 @@ class BatchNorm(Layer):
         if self.training or self.running_mean is None or self.running_var is None:
             if x.numel() == 0:
                 raise ValueError(f"BatchNorm: an empty batch has no mean, got {tuple(x.shape)}")
-            mean = self.manifold.centroid(points.reshape(-1, self.size))
-            v = self.manifold.log0(_boost(points, -mean, self.manifold))
+            # On the ball, rounding can carry the mean of points at the edge over it.
+            mean = self.manifold.project(self.manifold.centroid(points.reshape(-1, self.size)))
+            v = _vectors_from(mean, points, self.manifold)
             var = dot(v, v).mean().reshape(1)
             if self.training:
                 self._track(mean.detach(), var.detach())
         else:
-            mean, var = self.running_mean.to(points.dtype), self.running_var.to(points.dtype)
-            v = self.manifold.log0(_boost(points, -mean, self.manifold))
+            mean, var = self._running_mean(points.dtype), self.running_var.to(points.dtype)
+            v = _vectors_from(mean, points, self.manifold)
         scale = torch.rsqrt(var + self.eps)
         if self.gain is not None:
             scale = self.gain * scale
@@ -129,6 +131,11 @@ class BatchNorm(Layer):
             y = _boost(y, self.bias.to(y.dtype), self.manifold)
         return self.manifold.project(y.to(x.dtype))
 
+    def _running_mean(self, dtype: torch.dtype) -> Tensor:
+        """The running mean; as points among the parameters, it follows a learned border inwards."""
+        assert self.running_mean is not None
+        return self.manifold.project(self.running_mean.to(dtype))
+
     @torch.no_grad()
     def _track(self, mean: Tensor, var: Tensor) -> None:
         if self.running_mean is None or self.running_var is None:
@@ -138,8 +145,9 @@ class BatchNorm(Layer):
         part: float | Tensor = 1 / self.num_batches_tracked.to(mean.dtype)
         if self.momentum is not None:
             part = self.momentum
-        old_mean, old_var = self.running_mean.to(mean.dtype), self.running_var.to(var.dtype)
-        self.running_mean.copy_(self.manifold.geodesic(old_mean, mean, part))
+        old_mean, old_var = self._running_mean(mean.dtype), self.running_var.to(var.dtype)
+        new_mean = self.manifold.geodesic(old_mean, mean, part)
+        self.running_mean.copy_(self.manifold.project(new_mean))
         self.running_var.copy_(old_var + part * (var - old_var))
 
     def no_weight_decay(self) -> set[str]:
@@ -161,6 +169,14 @@ def _shortened(v: Tensor, c: Scalar) -> Tensor:
     r = torch.where(far, q, _REACH**2).sqrt()
     length = _REACH + _ROOM * torch.tanh((r - _REACH) / _ROOM)
     return v * torch.where(far, length / r, 1.0)
+
+
+def _vectors_from(mean: Tensor, x: Tensor, manifold: Manifold) -> Tensor:
+    """`log0(boost(x, −mean))`: the vectors from the mean to points, carried to the origin."""
+    if isinstance(manifold, Lorentz):
+        return manifold.log0(_boost(x, -mean, manifold))
+    # On the ball the boost would round points far from the mean onto the border.
+    return manifold.transport_to0(mean, manifold.log(mean, x))
 
 
 def _boost(x: Tensor, p: Tensor, manifold: Manifold) -> Tensor:

@@ -120,6 +120,25 @@ def test_boosts_of_the_values_carry_the_output() -> None:
     torch.testing.assert_close(moved, expected)
 
 
+@pytest.mark.parametrize("radius", [2.0, 5.0, 8.0])
+def test_the_error_of_scores_of_far_queries_and_keys(radius: float) -> None:
+    """A few eps·|q||k|·2/σ, as the docstrings say; `chord_sq` is as good as its points."""
+    middle = lorentz.exp0(torch.tensor([radius, 0.0, 0.0, 0.0], dtype=torch.float64))
+    near = math.exp(-radius) * torch.randn(2, 1, 6, 1, 4, dtype=torch.float64)
+    q, k = (lorentz.boost(v, middle).float() for v in near)
+    sigma, v = 8.0, torch.eye(6)[None, :, None]
+    options = {"c": 1.0, "scale": 2 / sigma, "aggregate": "mean"}
+    weights = centroid_attention(q, k, v, **options).squeeze(2)
+    chord = lorentz.chord_sq(q.double(), k.double().transpose(1, 2)).squeeze(0)
+    error = (weights.double().log() - (-chord / sigma).log_softmax(-1)).abs().max()
+    eps = torch.finfo(torch.float32).eps
+    assert (
+        error < 8 * eps * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()) * 2 / sigma + 8 * eps
+    )
+    by_edge = lorentz.chord_sq(q, k.transpose(1, 2)).squeeze(0)
+    assert (by_edge - chord).abs().max() < 1e-6
+
+
 def test_a_common_boost_of_queries_and_keys_changes_nothing() -> None:
     q, k, v = heads()
     p = torch.randn(6, dtype=torch.float64)

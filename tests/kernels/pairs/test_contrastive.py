@@ -469,6 +469,15 @@ def test_compiles_in_one_graph(metric, dtype):
         torch.testing.assert_close(a, b)
 
 
+def test_compiles_a_batch_against_itself():
+    x = points(5, 4, dtype=torch.float32).requires_grad_()
+    torch._dynamo.reset()
+    compiled = torch.compile(contrastive_loss, fullgraph=True, backend="eager")
+    loss, expected = (f(x, x, scale=2.0, c=1.0) for f in (compiled, contrastive_loss))
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, x), torch.autograd.grad(expected, x))
+
+
 @METRICS
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_maps_over_batches(metric, dtype):

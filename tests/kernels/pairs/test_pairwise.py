@@ -5,6 +5,8 @@ import torch
 from torch import Tensor
 
 from beltrami.geometry import lorentz
+from beltrami.kernels.layers.residual import residual
+from beltrami.kernels.pairs.gram_distances import gram_distances
 from beltrami.kernels.pairs.pairwise import pairwise_dist
 from tests.kernels.checks import saved_bytes
 from tests.kernels.memory import LargestTensor
@@ -146,6 +148,17 @@ def test_compiles_in_one_graph(dtype):
     ours = torch.autograd.grad(out.sum(), (x, y, c))
     for a, b in zip(ours, torch.autograd.grad(expected.sum(), (x, y, c)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("function", [pairwise_dist, gram_distances, residual])
+def test_compiles_when_a_tensor_is_given_twice(function):
+    x = points(5, 3, dtype=torch.float32).requires_grad_()
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="eager")
+    out, expected = compiled(x, x), function(x, x)
+    torch.testing.assert_close(out, expected)
+    w = torch.randn_like(out)
+    torch.testing.assert_close(torch.autograd.grad(out, x, w), torch.autograd.grad(expected, x, w))
 
 
 @DTYPES

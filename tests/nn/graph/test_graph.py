@@ -121,6 +121,20 @@ def test_means_commute_with_rotations(manifold: Manifold, form: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("radius", "error"), [(6.0, 1e-3), (8.0, 0.05), (20.0, 60.0)])
+def test_local_mean_keeps_its_digits_far_out(radius: float, error: float) -> None:
+    """Up to what rounding the points costs, and finite with its gradients."""
+    v = torch.nn.functional.normalize(torch.randn(100, 8, dtype=torch.float64), dim=-1)
+    x = (math.sinh(radius) * v).float().requires_grad_()
+    index = torch.randint(0, 100, (2, 400))
+    layer = bnn.GraphAggregate(manifold=Lorentz(1.0), form="local")
+    y = layer(x, index)
+    assert lorentz.dist(y.double(), layer(x.detach().double(), index)).median() < error
+    lorentz.dist0(y).sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_centroid_keeps_its_digits_far_out(dtype: torch.dtype) -> None:
     """Where `t² − |x|²` of the sum has none left: against the same in float64, and `centroid`."""

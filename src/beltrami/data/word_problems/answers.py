@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 MARK = "####"  # GSM8K's sign in front of the answer
-_NUMBERS = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|-?\.\d+")
+# Behind a number, a word or a bracket a minus takes away or joins: 5-3, (2)-1, step-4.
+_SIGN = r"(?:(?<![\w)\]%])-)?"
+_NUMBERS = re.compile(rf"{_SIGN}(?:(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)")
 _SAYING = re.compile(rf"answer\s*(?:is|:|=)|{MARK}", re.IGNORECASE)
 LETTERS = frozenset("ABCDE")  # of choices
 _CHOICE = re.compile(r"\b[A-E]\b")
@@ -17,7 +19,7 @@ def find_answer(text: str, *, choice: bool = False) -> str | None:
     """The answer a text gives: what it says after `####` or "answer is", else its last number.
 
     The last such saying counts, and in it the first number. A text that goes on after its answer,
-    as small models do, is thus not judged by what follows.
+    as small models do, is thus not judged by what follows. The minus of "5-3" is not a sign.
 
     Args:
         text: a solution.

@@ -10,7 +10,7 @@ from torch import Tensor
 from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, no_autocast, prepare
 from beltrami.geometry.chord import dot, root
-from beltrami.geometry.lorentz.core import boost, exp0, log, transport_to0
+from beltrami.geometry.lorentz.core import boost, exp0, log0
 from beltrami.geometry.radial_map import load_with_scalar, save_with_scalar, sum_to
 from beltrami.geometry.sets import as_weights, curvature_of_set
 
@@ -171,7 +171,7 @@ def frechet_mean(
 
 def _newton_step(x: Tensor, w: Tensor, m: Tensor, c: Scalar) -> Tensor:
     """H⁻¹·Σ w·log_m(x), carried to the origin, (..., 1, d); H is taken as a constant."""
-    v = transport_to0(m, log(m, x, c), c)  # (..., n, d)
+    v = log0(boost(x, -m, c), c)  # (..., n, d)
     mean = (w * v).sum(-2, keepdim=True)
     with torch.no_grad(), no_autocast(v):
         # The Hessian of d²/2 is 1 along the geodesic and φ = z·coth z across it.

@@ -11,7 +11,7 @@ from torch import Tensor
 from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, as_scalar, check_curvature, prepare
 from beltrami.geometry.chord import dot
-from beltrami.geometry.lorentz.core import boost, dist_sq, exp0, log, transport_to0
+from beltrami.geometry.lorentz.core import boost, dist_sq, exp0, log0
 
 # Cells of the table by which `uniform_ball` inverts its distribution function.
 _CELLS = 4096
@@ -63,7 +63,7 @@ def wrapped_normal_log_prob(
     d = x.shape[-1]
     r2 = dist_sq(x, mean, c, keepdim=True)
     if isinstance(std, Tensor):
-        scaled = transport_to0(mean, log(mean, x, c), c) / std
+        scaled = log0(boost(x, -mean, c), c) / std
         log_std = std.log().expand(scaled.shape).sum(-1, keepdim=True)
         normal = -dot(scaled, scaled) / 2 - log_std
     else:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from beltrami.geometry.checks import Scalar, prepare
+from beltrami.geometry.checks import Scalar, distinct, prepare
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, upcast
@@ -59,7 +59,7 @@ def residual(
         if isinstance(radius, Tensor):
             radius = radius.to(accumulation_dtype(dtype))
     weight = upcast(weight) if isinstance(weight, Tensor) else weight
-    out: Tensor = _Residual.apply(x, y, weight, radius, scale, gain, dtype)
+    out: Tensor = _Residual.apply(*distinct(x, y), weight, radius, scale, gain, dtype)
     return out
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar, check_integer, prepare
+from beltrami.geometry.checks import Scalar, check_integer, distinct, prepare
 from beltrami.kernels.launch.dtypes import accumulation_dtype, no_autocast
 from beltrami.kernels.launch.saving import load_values, save_values
 from beltrami.kernels.layers.scores import pairs_of
@@ -79,6 +79,7 @@ def contrastive_loss(
     _check_shapes(x, y, c, symmetric, offset)
     compute = accumulation_dtype(dtype)
     scale = _check_scale(scale, compute, x.device)
+    x, y = distinct(x, y)
     rows, columns, matched = _LogSumExp.apply(x, y, c, scale, metric, symmetric, offset, block)
     if symmetric:
         rows = (rows + columns) / 2

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from beltrami.geometry.checks import distinct
 from beltrami.kernels.launch.dispatch import dispatch
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast
 from beltrami.kernels.pairs.gram_distances import (
@@ -61,7 +62,7 @@ def distance_mass(
             f"got {tuple(weights.shape)}"
         )
     kernel = dispatch("pairs.distance_mass_triton", fused, x, y, weights)
-    mass: Tensor = _DistanceMass.apply(x, y, weights, c, kernel)
+    mass: Tensor = _DistanceMass.apply(*distinct(x, y), weights, c, kernel)
     return mass
 
 

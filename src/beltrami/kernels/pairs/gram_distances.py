@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import prepare
+from beltrami.geometry.checks import distinct, prepare
 from beltrami.kernels.launch.dtypes import accumulation_dtype, cast
 
 ROUNDING = 8 * torch.finfo(torch.float64).eps
@@ -96,7 +96,7 @@ def gram_distances(x: Tensor, y: Tensor, c: float = 1.0) -> Tensor:
         (n, m), float64 for float64 points, else float32.
     """
     check_one_set_each(c, x, y)
-    distances: Tensor = _GramDistances.apply(x, y, c)
+    distances: Tensor = _GramDistances.apply(*distinct(x, y), c)
     return distances
 
 

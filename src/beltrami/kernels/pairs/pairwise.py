@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beltrami.geometry.checks import Scalar, check_integer, prepare
+from beltrami.geometry.checks import Scalar, check_integer, distinct, prepare
 from beltrami.geometry.lorentz.pairwise import all_distances, all_gradients
 from beltrami.geometry.sets import check_sets
 from beltrami.kernels.launch.dtypes import accumulation_dtype
@@ -35,7 +35,7 @@ def pairwise_dist(x: Tensor, y: Tensor, c: Scalar = 1.0, *, tile: int = 512) -> 
     check_integer("tile", tile)
     _, c, _ = prepare(c, x=x, y=y)
     check_sets(x, y, c)
-    out: Tensor = _PairwiseDist.apply(x, y, c, tile)
+    out: Tensor = _PairwiseDist.apply(*distinct(x, y), c, tile)
     return out
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from beltrami.checks import check_choice
-from beltrami.geometry import Manifold
+from beltrami.geometry import Lorentz, Manifold, lorentz
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.nn.borders import lift0
 from beltrami.nn.graph.centroid import neighbour_centroid
@@ -27,7 +27,8 @@ class GraphAggregate(Layer):
     - **origin**: `exp0(Σ aⱼ·log0(xⱼ))`, in the tangent space at the origin (HGCN, Chami et al.
       2019). Commutes with rotations only, and is the cheapest.
     - **local**: `exp_i(Σ aⱼ·log_i(xⱼ))`, in the tangent space at the node itself (HGCN's local
-      aggregation). Commutes with every isometry.
+      aggregation). Commutes with every isometry. On the Lorentz model it is taken in the frame that
+      a boost of xᵢ to the origin gives, and neighbours must be nearer than √c·d = 44 in float32.
 
     aⱼ = wⱼ/Σw with `norm="mean"`. With "symmetric" the weights are first those of a GCN,
     `w/√(dᵢ·dⱼ)` (Kipf and Welling 2017), and the tangent forms take them as they are, without
@@ -81,7 +82,14 @@ class GraphAggregate(Layer):
         if self.form == "origin":
             v = rows(self.manifold.log0(wide_x), source)
             return lift0(scatter_rows(share * v, target, nodes), self.manifold, x.dtype)
-        v = self.manifold.log(rows(wide_x, target), rows(wide_x, source))
+        start, end = rows(wide_x, target), rows(wide_x, source)
+        if isinstance(self.manifold, Lorentz):
+            # Coordinates of tangent vectors far out have no digits for what lies across the radius.
+            c = self.manifold.c_like(wide_x)
+            v = lorentz.log0(lorentz.boost(end, -start, c), c)
+            mean = lorentz.exp0(scatter_rows(share * v, target, nodes), c)
+            return lorentz.boost(mean, wide_x, c).to(x.dtype)
+        v = self.manifold.log(start, end)
         moved = self.manifold.exp(wide_x, scatter_rows(share * v, target, nodes))
         return self.manifold.project(moved.to(x.dtype))
 

@@ -30,8 +30,10 @@ class GraphAttention(Layer):
 
     As c → 0, and with `manifold=Euclidean()`, this is attention by Euclidean distance with the mean
     as output; `score="dot", aggregate="mean"` is the dot-product attention of Transformers on the
-    graph. A complete graph with loops gives what `Attention` gives. An isolated node attends to
-    itself with `self_loops`, else to the origin.
+    graph. A complete graph with loops gives what `Attention` gives, but for the error of that
+    layer's scores, eps·|q||k|·2/σ: here they come edge by edge from differences, and close queries
+    and keys keep their digits far out. An isolated node attends to itself with `self_loops`, else
+    to the origin.
 
     Args:
         in_features, out_features: coordinates of the input and output points.
