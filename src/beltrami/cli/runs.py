@@ -12,16 +12,22 @@ from beltrami.cli.console import make_console, print_json
 from beltrami.cli.errors import BadInputError
 from beltrami.options import RUNS
 
+WIDE = 120  # columns of a terminal that has room for everything
+
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from beltrami.recipes.history import PastRun, SideBySide
+    from beltrami.recipes.history import PastDocument, PastRun, SideBySide
 
 
 @dataclass(frozen=True)
 class RunsCommand:
-    """List runs with their key metrics, also unfinished ones."""
+    """List runs, diagnoses and forecasts with their results, also unfinished ones.
+
+    Example: beltrami runs
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="[FOLDER]")] = RUNS
     """Where to look, with everything below it."""
@@ -31,18 +37,21 @@ class RunsCommand:
 
     def execute(self) -> None:
         """Print the table."""
-        from beltrami.recipes.history import RunError, find_runs
+        from beltrami.recipes.history import RunError, find_documents, find_runs
 
         try:
             # The default folder is not there before the first run.
             nothing_yet = self.folder == RUNS and not RUNS.exists()
             runs = [] if nothing_yet else find_runs(self.folder)
+            documents = find_documents(self.folder)
         except RunError as error:
             raise BadInputError(str(error)) from error
         if self.json:
-            print_json({"runs": [_run_json(run) for run in runs]})
-        elif runs:
-            make_console().print(_runs_table(runs))
+            others = [{**vars(d), "path": str(d.path)} for d in documents]
+            print_json({"runs": [_run_json(run) for run in runs], "documents": others})
+        elif runs or documents:
+            console = make_console()
+            console.print(_runs_table(runs, documents, console))
         else:
             make_console().print(
                 visible(f"No runs in {self.folder}. Start one with: beltrami run hierarchy"),
@@ -52,7 +61,10 @@ class RunsCommand:
 
 @dataclass(frozen=True)
 class CompareCommand:
-    """Put two finished runs side by side, with the difference of each metric over seeds."""
+    """Put two finished runs side by side, with the difference of each metric over seeds.
+
+    Example: beltrami compare runs/hierarchy-wordnet-mammals runs/other
+    """
 
     first: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
@@ -86,64 +98,58 @@ def visible(text: str) -> Text:
     return Text("".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text))
 
 
-def _runs_table(runs: list[PastRun]) -> Table:
-    from rich.table import Table
+def _runs_table(runs: list[PastRun], documents: list[PastDocument], console: Console) -> Table:
+    """A line a run; command and data, which most names of folders say, where there is room."""
+    from rich import box
 
-    table = Table()
-    for column in ("Run", "Recipe", "Data", "State", "Key metrics"):
-        table.add_column(column)
+    wide = console.width >= WIDE
+    more = ("Command", "Data") if wide else ()
+    table = _table("Folder", *more, "Date", "Result", box=box.SIMPLE)
     for run in runs:
-        trials = f"{run.finished_trials} trial{'' if run.finished_trials == 1 else 's'}"
-        state = "finished" if run.is_finished else f"unfinished, {trials} done"
-        lines = "\n".join(_key_lines(run))
-        cells = (str(run.path), run.recipe, run.data, state, lines)
+        result = run.outcome(short=not wide)
+        if not run.is_finished:
+            result = f"unfinished, {run.finished_trials} trials done"
+        about = (f"run {run.recipe}", run.data) if wide else ()
+        table.add_row(*map(visible, (str(run.path), *about, run.date, result)))
+    for document in documents:
+        about = (document.kind, document.data) if wide else ()
+        cells = (str(document.path), *about, document.date, document.outcome)
         table.add_row(*map(visible, cells))
     return table
 
 
-def _key_lines(run: PastRun) -> list[str]:
-    metric = run.key_metric()
-    if metric is None or run.metrics is None:
-        return []
-    lines = []
-    for arm_result in run.metrics["summary"]:
-        interval = arm_result["metrics"].get(metric["key"])
-        if interval:
-            shown = _interval_text(interval["value"], metric["digits"])
-            who = ", ".join(filter(None, [arm_result["model"], arm_result["group"]]))
-            lines.append(f"{who}: {metric['title']} {shown}")
-    return lines
+def _table(*columns: str, **options: Any) -> Table:
+    """A table that breaks lines where it is narrow, and cuts no word."""
+    from rich.table import Table
 
-
-def _interval_text(value: dict[str, Any], digits: int) -> str:
-    from beltrami.analysis.intervals import Interval
-
-    if value["mean"] is None:
-        return "∞"
-    return Interval(value["mean"], value["half_width"]).format(digits)
+    table = Table(**options)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _compare_table(rows: list[SideBySide], first: PastRun, second: PastRun) -> Table:
-    from rich.table import Table
-
     from beltrami.recipes.tables import show
 
     paired = all(row.paired for row in rows)
     how = "paired by seed" if paired else "Welch's interval where the seeds differ"
     caption = f"Mean ± 95% interval over seeds; differences are {how}."
     if first.config["data"] != second.config["data"]:
-        caption += f" The data differ: {first.data} and {second.data}."
-    table = Table(
-        title=visible(f"A: {first.path}\nB: {second.path}"),
+        caption += (
+            f" The data differ, {first.data} and {second.data}, so neither run is called better."
+        )
+    table = _table(
+        "",
+        "Model",
+        "Metric",
+        title=visible(f"A: {first.path} ({first.date})\nB: {second.path} ({second.date})"),
         caption=visible(caption),
         title_justify="left",
         caption_justify="left",
     )
-    for column in ("", "Model", "Metric"):
-        table.add_column(column)
     for column in ("A", "B", "B − A"):
-        table.add_column(column, justify="right")
-    table.add_column("B is")
+        table.add_column(column, justify="right", overflow="fold")
+    table.add_column("B is", overflow="fold")
     for row in rows:
         gap = row.difference
         table.add_row(
@@ -153,24 +159,16 @@ def _compare_table(rows: list[SideBySide], first: PastRun, second: PastRun) -> T
             show(row.first, row.digits),
             show(row.second, row.digits),
             "–" if gap is None else show(gap, row.digits),
-            _verdict(row),
+            row.verdict,
         )
     return table
-
-
-def _verdict(row: SideBySide) -> str:
-    gap = row.difference
-    if gap is None or gap.half_width is None or row.better is None:
-        return ""
-    if abs(gap.mean) <= gap.half_width:
-        return "no different"
-    return "better" if (gap.mean > 0) == (row.better == "higher") else "worse"
 
 
 def _run_json(run: PastRun) -> dict[str, Any]:
     return {
         "path": str(run.path),
         "recipe": run.recipe,
+        "date": run.date,
         "data": run.data,
         "finished": run.is_finished,
         "finished_trials": run.finished_trials,
@@ -189,5 +187,5 @@ def _row_json(row: SideBySide) -> dict[str, Any]:
         "second": interval_json(row.second),
         "difference": interval_json(row.difference),
         "paired": row.paired,
-        "verdict": _verdict(row),
+        "verdict": row.verdict,
     }

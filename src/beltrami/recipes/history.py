@@ -8,12 +8,21 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 from beltrami.analysis.intervals import Interval, mean_interval, t975
+from beltrami.data.output_folder import read_object
 from beltrami.recipes.folder import CONFIG, RunFolder, read_document
+
+# The file of each command that writes a single document, and how its schema begins.
+DOCUMENTS = {
+    "diagnose": ("diagnosis.json", "beltrami.diagnosis/"),
+    "forecast": ("forecast.json", "beltrami.forecast/"),
+    "family": ("family.json", "beltrami.family/"),
+}
 
 
 class RunError(ValueError):
@@ -47,6 +56,41 @@ class PastRun:
         return str(self.config["data"]["name"])
 
     @property
+    def date(self) -> str:
+        """The day when it was finished, or begun, such as 2026-11-19."""
+        if self.metrics is not None and isinstance(self.metrics.get("finished"), str):
+            return str(self.metrics["finished"])[:10]
+        return file_date(self.path / CONFIG)
+
+    def outcome(self, *, short: bool = False) -> str:
+        """The best value of the recipe's first metric and its twin's, in a line; "" before."""
+        metric = self.key_metric()
+        if metric is None or self.metrics is None:
+            return ""
+        values = {
+            (arm["group"], arm["model"]): arm["metrics"][metric["key"]]["value"]
+            for arm in self.metrics["summary"]
+            if metric["key"] in arm["metrics"]
+        }
+        finite = {arm: v for arm, v in values.items() if v["mean"] is not None}
+        if not finite:
+            return ""
+        sign = -1 if metric["better"] == "lower" else 1
+        group, model = max(finite, key=lambda arm: sign * finite[arm]["mean"])
+        arms = [arm for arm in self.metrics["summary"] if arm["group"] == group]
+        twin = next((arm.get("twin") for arm in arms if arm["model"] == model), None)
+        others = [twin] if twin else [a["model"] for a in arms if a.get("twin") == model][:1]
+        shown = [
+            f"{name} {_interval_text(finite[group, name], metric['digits'])}"
+            for name in (model, *others)
+            if (group, name) in finite
+        ]
+        if short:
+            return f"{metric['title']} {', '.join(text.split(' ± ')[0] for text in shown)}"
+        where = f" ({group})" if group else ""
+        return f"{metric['title']}: {', '.join(shown)}{where}"
+
+    @property
     def is_finished(self) -> bool:
         """Whether everything that was asked for is done; not so while more seeds are added."""
         return self.metrics is not None and all(
@@ -72,6 +116,55 @@ def read_run(path: Path) -> PastRun:
     metrics = read_document(folder.metrics)
     whole = metrics is not None and _fits(metrics, METRICS_SHAPE) and _is_finite(metrics)
     return PastRun(path, config, metrics if whole else None, folder.finished())
+
+
+@dataclass(frozen=True)
+class PastDocument:
+    """A diagnosis, forecast or family of models: a folder with one document.
+
+    Args:
+        path: its folder.
+        kind: the command that wrote it.
+        data: what it is about.
+        date: the day when it was written.
+        outcome: what it says, in a line.
+    """
+
+    path: Path
+    kind: str
+    data: str
+    date: str
+    outcome: str
+
+
+def find_documents(root: Path) -> list[PastDocument]:
+    """All diagnoses, forecasts and families of models in a folder and below it, by path."""
+    documents = []
+    for kind, (name, schema) in DOCUMENTS.items():
+        for path in root.rglob(name):
+            document = read_object(path) or {}
+            settings = document.get("settings")
+            if not str(document.get("schema")).startswith(schema) or not isinstance(settings, dict):
+                continue
+            data = settings.get("source") or settings.get("models") or ""
+            shown = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
+            verdict = document.get("verdict")
+            answer = str(verdict.get("answer", "")) if isinstance(verdict, dict) else ""
+            outcome = answer.partition(":")[0]
+            documents.append(PastDocument(path.parent, kind, shown, file_date(path), outcome))
+    return sorted(documents, key=lambda document: document.path)
+
+
+def file_date(path: Path) -> str:
+    """The day when a file was written; "" where it is gone."""
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    except OSError:
+        return ""
+
+
+def _interval_text(value: Mapping[str, Any], digits: int) -> str:
+    return Interval(value["mean"], value["half_width"]).format(digits)
 
 
 def find_runs(root: Path) -> list[PastRun]:
@@ -152,11 +245,22 @@ class SideBySide:
     difference: Interval | None
     paired: bool
 
+    @property
+    def verdict(self) -> str:
+        """What the second run is: "better", "worse", "no difference", or "" if it is not known."""
+        gap = self.difference
+        if gap is None or gap.half_width is None or self.better is None:
+            return ""
+        if abs(gap.mean) <= gap.half_width:
+            return "no difference"
+        return "better" if (gap.mean > 0) == (self.better == "higher") else "worse"
+
 
 def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
     """The metrics of all arms that two finished runs share.
 
-    Of a run to which seeds are being added, the metrics before are taken.
+    Of a run to which seeds are being added, the metrics before are taken. Of runs on different
+    data neither is better.
     """
     if first.recipe != second.recipe:
         raise RunError(
@@ -168,7 +272,8 @@ def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
             raise RunError(
                 f"{run.path} is not finished; continue it with: {run.config['command']} --resume"
             )
-    rows = list(_shared(first.metrics or {}, second.metrics or {}))
+    same_data = first.config["data"] == second.config["data"]
+    rows = list(_shared(first.metrics or {}, second.metrics or {}, same_data))
     if not rows:
         raise RunError(
             f"{first.path} and {second.path} share no model and metric; compare runs with the "
@@ -177,14 +282,16 @@ def side_by_side(first: PastRun, second: PastRun) -> list[SideBySide]:
     return rows
 
 
-def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SideBySide]:
+def _shared(
+    first: Mapping[str, Any], second: Mapping[str, Any], same_data: bool
+) -> Iterator[SideBySide]:
     values = [_by_arm(first), _by_arm(second)]
     titles = {metric["key"]: metric for metric in first["metrics"]}
     for (group, model, key), first_values in values[0].items():
         second_values = values[1].get((group, model, key))
         if second_values is None or key not in titles:
             continue
-        metric = titles[key]
+        metric = {**titles[key], "better": titles[key]["better"] if same_data else None}
         paired = set(first_values) == set(second_values)
         yield SideBySide(
             group,
