@@ -176,6 +176,8 @@ class DataCommand:
     Nothing of this is needed to try beltrami: recipes start on data that come with it. The cache
     is $BELTRAMI_CACHE, else $XDG_CACHE_HOME/beltrami, else ~/.cache/beltrami (on macOS
     ~/Library/Caches/beltrami, on Windows %LOCALAPPDATA%/beltrami).
+
+    Example: beltrami data get small-kgs
     """
 
     action: Annotated[Action, arg(name="")]

@@ -11,7 +11,10 @@ from beltrami.cli.console import make_console, print_json
 
 @dataclass(frozen=True)
 class InfoCommand:
-    """Show versions and devices, for bug reports."""
+    """Show versions and devices, for bug reports.
+
+    Example: beltrami info
+    """
 
     json: bool = False
     """Print one JSON object on stdout instead of a table."""

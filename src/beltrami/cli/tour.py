@@ -21,6 +21,8 @@ class TourCommand:
     It is `beltrami run hierarchy` in two dimensions. Prints how well each plane holds the tree and
     writes a page with both pictures. Takes less than a minute. Interrupt it at will: finished
     trainings are kept and the same command continues.
+
+    Example: beltrami tour --edges my_taxonomy.csv
     """
 
     edges: str = "carnivores"

@@ -43,6 +43,8 @@ class DiagnoseConfig:
 
     Writes diagnosis.json and report.html. A part that is finished is not computed again for the
     same content and options.
+
+    Example: beltrami diagnose my_vectors.csv --label name
     """
 
     source: str = EMBEDDED

@@ -26,6 +26,8 @@ class ExploreConfig:
     levels, graph), whose points are shown. Without it: the mammals of WordNet. The page can be
     dragged, zoomed and searched; a click shows a point's ancestors and descendants, and its
     neighbours in the space that the points are from, not in the picture.
+
+    Example: beltrami explore my_taxonomy.csv
     """
 
     source: str = EMBEDDED

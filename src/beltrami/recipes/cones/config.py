@@ -20,6 +20,8 @@ class ConesConfig(TaxonomyConfig):
     A node's cone should hold its descendants (Ganea, Bécigneul and Hofmann, 2018). Direct edges
     are always shown, and a share of the pairs that they imply; the others are asked for. Prints F1
     on held-out pairs for each share. The default takes about a minute on two cores.
+
+    Example: beltrami run cones --data my_taxonomy.csv --shares 0 0.5
     """
 
     recipe: ClassVar[str] = "cones"

@@ -25,6 +25,8 @@ class FamilyConfig:
 
     Writes family.json and report.html. A model that is finished is not measured again for the same
     content and options, whatever the others are.
+
+    Example: beltrami family pythia-70m pythia-160m --texts text.txt
     """
 
     models: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ class ForecastConfig:
     rows of one width, such as seeds, are welcome.
 
     Writes forecast.json and report.html.
+
+    Example: beltrami forecast losses.csv --target 2.5
     """
 
     file: Path

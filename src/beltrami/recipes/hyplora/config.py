@@ -81,6 +81,8 @@ class HypLoraRunConfig(RunConfig):
     questions are taken by name or from files. Rank, alpha, data and seeds are the same for all
     methods; each chooses among the learning rates on its first seed. Prints exact matches of
     generated answers, and the loss. The default takes about half an hour on two cores.
+
+    Example: beltrami run hyplora --methods lora hyplora
     """
 
     recipe: ClassVar[str] = "hyplora"

@@ -79,6 +79,8 @@ class SuperpositionConfig(RunConfig):
     keep all features in superposition: the loss is their overlap, by the paper about 1/m. All
     widths and gammas of a law are trained at once. The default takes about ten minutes on two
     cores.
+
+    Example: beltrami run superposition --laws power:1
     """
 
     recipe: ClassVar[str] = "superposition"
