@@ -97,7 +97,7 @@ def test_repeated_edges_are_counted_and_used_once(
     with pytest.warns(DataWarning, match=rf"t\..*: {message}$"):
         h = read(tmp_path, text, name)
     assert edges_of(h) == TWO_PARENTS
-    with pytest.raises(HierarchyError, match=rf"{message}; correct the file"):
+    with pytest.raises(HierarchyError, match=rf"{message}; correct it"):
         load_hierarchy(tmp_path / name, strict=True)
     long = json.dumps([["x" * 30_000, "a"]] * 2)
     with pytest.warns(DataWarning, match="1 edge is .*xxx…") as caught:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
@@ -21,6 +22,7 @@ from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.explore.config import ExploreConfig
+from beltrami.options import TAXONOMY_FORMS
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.forecasting.config import ForecastConfig
 
@@ -64,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     print_what_the_encoding_can()
     try:
-        with terminated_like_interrupted():
+        with terminated_like_interrupted(), warnings.catch_warnings():
+            _print_notes()
             code = run(arguments)
         sys.stdout.flush()  # now, where a full disk can still be named
         return code
@@ -123,8 +126,11 @@ def parse(arguments: Sequence[str]) -> Command:
 
     recipe = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
     run: Any = Annotated[run_command(recipe), subcommand("run")]
-    diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
-    exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))
+    taxonomies = TAXONOMY_FORMS if arguments[0] in ("diagnose", "explore") else ""
+    about = (inspect.getdoc(DiagnoseConfig) or "") + taxonomies
+    diagnosis = subcommand("diagnose", description=about)
+    about = (inspect.getdoc(ExploreConfig) or "") + taxonomies
+    exploration = subcommand("explore", description=about)
     family = subcommand("family", description=inspect.getdoc(FamilyConfig))
     forecasting = subcommand("forecast", description=inspect.getdoc(ForecastConfig))
     commands = (
@@ -155,6 +161,29 @@ def _refuse_empty_values(arguments: Sequence[str]) -> None:
         name, equals, value = argument.partition("=")
         if not argument or (name.startswith("--") and equals and not value):
             raise BadInputError(f"{name or before or 'an argument'} is empty; give a value")
+
+
+def _print_notes() -> None:
+    """What a reader changed in the user's data is a line on stderr; other warnings are Python's."""
+    from beltrami.data.text import DataWarning
+
+    show = warnings.showwarning
+
+    def show_note(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, DataWarning):
+            print(f"note: {message}", file=sys.stderr)
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.simplefilter("always", DataWarning)
+    warnings.showwarning = show_note
 
 
 def _fail(message: str, code: int) -> int:

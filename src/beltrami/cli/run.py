@@ -13,7 +13,8 @@ from tyro.conf import Suppress, arg, subcommand
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
 from beltrami.cli.tables import print_tables
-from beltrami.recipes.config import RunConfig
+from beltrami.options import TAXONOMY_FORMS
+from beltrami.recipes.config import RunConfig, TaxonomyConfig
 from beltrami.recipes.registry import RECIPES
 from beltrami.train.progress import ProgressListener
 
@@ -141,6 +142,8 @@ def run_command(
     for kind in RECIPES if kinds is None else kinds:
         text = inspect.getdoc(kind) or ""
         about = text if kind.recipe == recipe else text.split("\n\n")[0]
+        if kind.recipe == recipe and issubclass(kind, TaxonomyConfig):
+            about += TAXONOMY_FORMS
         recipes.append(Annotated[kind, subcommand(kind.recipe, description=about)])
     if len(recipes) == 1:  # a union of one type is that type, which gives no subcommand
         recipes.append(Annotated[None, Suppress])  # not shown

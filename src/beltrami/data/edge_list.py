@@ -151,7 +151,10 @@ class _Layout:
         if self.header_line is not None:
             return f"as in the header on line {self.header_line}"
         order = "child, parent" if self.child < self.parent else "parent, child"
-        return f"{order}; files with more need a header row that names child and parent, or ranks"
+        return (
+            f"{order}; files with more need a header row that names child and parent, or ranks; "
+            "`beltrami data show --help` shows other forms"
+        )
 
 
 def _header(row: Row, rows: Rows) -> _Layout | None:

@@ -13,7 +13,8 @@ and names.dmp.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -87,13 +88,24 @@ def load_hierarchy(
             biology uses are recognised without.
         strict: refuse a file that would need such changes.
     """
+    with refuse_changes(strict):
+        return _load(spec, root, ranks)
+
+
+@contextmanager
+def refuse_changes(strict: bool) -> Iterator[None]:
+    """Where `strict`, turn a `DataWarning` into a `HierarchyError`."""
+    if not strict:
+        yield
+        return
     with warnings.catch_warnings():
-        if strict:
-            warnings.simplefilter("error", DataWarning)
+        warnings.simplefilter("error", DataWarning)
         try:
-            return _load(spec, root, ranks)
+            yield
         except DataWarning as change:
-            raise HierarchyError(f"{change}; correct the file, or leave --strict away") from None
+            raise HierarchyError(
+                f"{change}; correct it, or leave strict= (--strict) away"
+            ) from None
 
 
 def _load(spec: str | Path, root: str | None, ranks: Sequence[str] | None) -> Hierarchy:
@@ -132,7 +144,7 @@ def _found(spec: str | Path) -> tuple[Path, Reader]:
     try:
         path = Path(spec).expanduser()
         if path.exists():
-            return path, _reader(path)
+            return path, find_reader(path)
     except OSError as error:  # such as a name that is too long, or a folder that is locked
         raise HierarchyError(f"cannot read {spec}: {error.strerror or error}") from error
     except RuntimeError as error:  # ~ of a user who is not there
@@ -145,7 +157,8 @@ def _found(spec: str | Path) -> tuple[Path, Reader]:
     )
 
 
-def _reader(path: Path) -> Reader:
+def find_reader(path: Path) -> Reader:
+    """What reads a file or folder that exists."""
     if path.is_dir():
         for file, reader in _FOLDER_READERS.items():
             if (path / file).is_file():
@@ -156,7 +169,8 @@ def _reader(path: Path) -> Reader:
         )
     if path.name in WORDNET_FILES:
         return read_wordnet
-    return READERS.get(path.suffix.lower()) or _reader_by_content(path)
+    reader = READERS.get(path.suffix.lower()) or _reader_by_content(path)
+    return text_reader(path) if reader is read_text else reader
 
 
 _FOLDER_READERS: dict[str, Reader] = {  # by the file that a folder must hold

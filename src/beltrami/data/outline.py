@@ -41,13 +41,17 @@ def path_separator(lines: Sequence[str]) -> str | None:
     """What separates the names of paths in the first lines of a file; None for other files.
 
     Most lines have it, and the first line has no columns: a "/" may be in names of edge lists.
+    Lines with " > " may have commas, if they do not all have as many.
     """
     delimiter = find_delimiter(lines)
-    columns = delimiter is None or count_outside_quotes(lines[0], delimiter)
-    for mark in [" > "] if columns else [" > ", "/", ">"]:
-        if 2 * sum(mark in line for line in lines) >= len(lines):
-            return mark.strip()
-    return None
+    if delimiter is None or delimiter == "\t":
+        return None
+    columns = [count_outside_quotes(line, delimiter) for line in lines]
+    marks = [" > "] if columns[0] else [" > ", "/", ">"]
+    if columns[0] and len(set(columns)) == 1:
+        return None
+    likely = [m for m in marks if 2 * sum(m in line for line in lines) >= len(lines)]
+    return likely[0].strip() if likely else None
 
 
 def read_paths(path: str | Path) -> Hierarchy:
@@ -65,7 +69,7 @@ def read_paths(path: str | Path) -> Hierarchy:
             node = node_of.setdefault((node, 0, name), len(node_of))
         if node < 0:
             raise rows.problem(row.line, f"the path {quoted(row.text)} has no names")
-    return hierarchy_of_keys(path, list(node_of), _ROOT)
+    return hierarchy_of_keys(path, list(node_of), _ROOT, ranked=False)
 
 
 def read_indented(path: str | Path) -> Hierarchy:
@@ -98,4 +102,4 @@ def read_indented(path: str | Path) -> Hierarchy:
         above.append((indent, node_of.setdefault(key, len(node_of))))
     if repeated:
         warn_of_repetitions(str(path), len(repeated), repeated[0])
-    return hierarchy_of_keys(path, list(node_of), _ROOT)
+    return hierarchy_of_keys(path, list(node_of), _ROOT, ranked=False)

@@ -55,15 +55,17 @@ def read_rank_table(path: str | Path, ranks: Sequence[str] | None = None) -> Hie
     return hierarchy_of_keys(path, keys, [title for title, _ in columns])
 
 
-def hierarchy_of_keys(path: Path, keys: Sequence[Key], titles: Sequence[str]) -> Hierarchy:
-    """The hierarchy of nodes of which parents come first; an empty title is no rank."""
+def hierarchy_of_keys(
+    path: Path, keys: Sequence[Key], titles: Sequence[str], *, ranked: bool = True
+) -> Hierarchy:
+    """The hierarchy of nodes, parents first, whose ranks have titles."""
     edges = [(node, parent) for node, (parent, _, _) in enumerate(keys) if parent >= 0]
     try:
         return Hierarchy(
             path.stem,
             tuple(_labels(keys, titles)),
             torch.tensor(edges, dtype=torch.int64).reshape(-1, 2),
-            tuple(titles[rank] for _, rank, _ in keys),
+            tuple(titles[rank] for _, rank, _ in keys) if ranked else None,
         )
     except HierarchyError as error:
         raise HierarchyError(f"{path}: {error}") from None
@@ -184,7 +186,7 @@ def _ancestors(
     keys: Sequence[Key], titles: Sequence[str], node: int, *, with_ranks: bool = False
 ) -> list[str]:
     """The names of a node's ancestors, the nearest first; of a root, its rank."""
-    names = []
+    names: list[str] = []
     above = keys[node][0]
     while above >= 0 and len(names) < MOST_ANCESTORS:
         parent, rank, name = keys[above]

@@ -24,14 +24,16 @@ from beltrami.analysis.matrices import (
 )
 from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
 from beltrami.data.delimited import Rows
-from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
+from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX, read_edge_list
 from beltrami.data.graph_splits import first_of_each
 from beltrami.data.graphs import Graph, load_network
 from beltrami.data.hierarchy import HierarchyError
-from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
+from beltrami.data.load import READERS, WORDNET_FILES, find_reader, list_hierarchies
 from beltrami.data.text import is_number
 from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
 from beltrami.data.vectors.csv_file import DELIMITERS
+from beltrami.data.vectors.source import PICKLES
+from beltrami.data.vectors.source import READERS as VECTOR_READERS
 from beltrami.diagnosis.config import DiagnoseConfig
 
 FEWEST = 4  # points that have a δ
@@ -380,7 +382,7 @@ def random_network(nodes: int, edges: int, seed: int) -> Graph:
 def _open_graph(config: DiagnoseConfig, tick: Tick) -> GraphSource:
     """A graph; where nothing but whole numbers said so, an error says what else it may be."""
     try:
-        return GraphSource(load_network(config.source), tick)
+        return GraphSource(load_network(config.source, strict=config.strict), tick)
     except ValueError as error:
         if config.kind == "auto" and _may_be_vectors(Path(config.source).expanduser()):
             raise ValueError(
@@ -398,16 +400,29 @@ def _is_graph(source: str) -> bool:
         return True
     suffix = path.suffix.lower()
     if suffix not in (*_TABLES, GRAPH_SUFFIX) or not path.is_file():
-        return suffix in READERS
+        other = suffix not in (*VECTOR_READERS, *PICKLES) and path.is_file()
+        return suffix in READERS or (other and _has_form(path))
     headers, rows = _first_rows(path)
     _refuse_weights(path, headers)
     if suffix == GRAPH_SUFFIX:
         return True
     # A table may be of vectors or of edges: it has edges if that is what it can be read as, which
-    # is two columns, none of which has fractions.
-    fields = list(itertools.chain.from_iterable(rows[1:] or rows))
-    two_columns = bool(rows) and all(len(row) == 2 for row in rows)
-    return two_columns and not any(is_number(f) and not _is_whole(f) for f in fields)
+    # is two columns, none with fractions; or columns of ranks, beside at most one of numbers.
+    columns = [list(filter(None, column)) for column in itertools.zip_longest(*(rows[1:] or rows))]
+    fields = list(itertools.chain.from_iterable(columns))
+    if not rows or any(is_number(f) and not _is_whole(f) for f in fields):
+        return False
+    if all(len(row) == 2 for row in rows):
+        return True
+    return sum(all(map(is_number, column)) for column in columns) < 2 and _has_form(path)
+
+
+def _has_form(path: Path) -> bool:
+    """Whether a text file has a form that only taxonomies have."""
+    try:
+        return find_reader(path) is not read_edge_list
+    except HierarchyError:
+        return False
 
 
 def _refuse_weights(path: Path, headers: list[list[str]]) -> None:

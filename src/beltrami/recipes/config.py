@@ -153,6 +153,10 @@ class TaxonomyConfig(RunConfig):
     root: str | None = option(None, in_data_digest=True)
     """Take only this node and what is below it; its label."""
 
+    strict: bool = option(False, in_data_digest=True)
+    """Refuse a file with repeated edges or several roots, which are otherwise removed and joined,
+    with a note."""
+
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""
         known = Path(self.data).suffix == "" and "/" not in self.data
