@@ -165,6 +165,7 @@ def _refuse_empty_values(arguments: Sequence[str]) -> None:
 
 def _print_notes() -> None:
     """What a reader changed in the user's data is a line on stderr; other warnings are Python's."""
+    from beltrami.cli.run import is_main_process
     from beltrami.data.text import DataWarning
 
     show = warnings.showwarning
@@ -182,7 +183,7 @@ def _print_notes() -> None:
         else:
             show(message, category, filename, lineno, file, line)
 
-    warnings.simplefilter("always", DataWarning)
+    warnings.simplefilter("always" if is_main_process() else "ignore", DataWarning)
     warnings.showwarning = show_note
 
 
