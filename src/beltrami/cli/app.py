@@ -8,12 +8,13 @@ defect of ours shows a traceback, also with exit code 1.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, Union
 
 from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
@@ -25,6 +26,7 @@ from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.options import TAXONOMY_FORMS
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.forecasting.config import ForecastConfig
+from beltrami.recipes.registry import RECIPES
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
@@ -115,7 +117,7 @@ def parse(arguments: Sequence[str]) -> Command:
     import tyro
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
-    from beltrami.cli.data import DataCommand
+    from beltrami.cli.data import ACTIONS, DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.family import FamilyCommand
@@ -125,34 +127,49 @@ def parse(arguments: Sequence[str]) -> Command:
     from beltrami.cli.tour import TourCommand
 
     recipe = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
-    run: Any = Annotated[run_command(recipe), subcommand("run")]
-    taxonomies = TAXONOMY_FORMS if arguments[0] in ("diagnose", "explore") else ""
-    about = (inspect.getdoc(DiagnoseConfig) or "") + taxonomies
-    diagnosis = subcommand("diagnose", description=about)
-    about = (inspect.getdoc(ExploreConfig) or "") + taxonomies
-    exploration = subcommand("explore", description=about)
-    family = subcommand("family", description=inspect.getdoc(FamilyConfig))
-    forecasting = subcommand("forecast", description=inspect.getdoc(ForecastConfig))
-    commands = (
-        run
-        | Annotated[RunsCommand, subcommand("runs")]
-        | Annotated[CompareCommand, subcommand("compare")]
-        | Annotated[DiagnoseCommand, diagnosis]
-        | Annotated[ExploreCommand, exploration]
-        | Annotated[FamilyCommand, family]
-        | Annotated[ForecastCommand, forecasting]
-        | Annotated[TourCommand, subcommand("tour")]
-        | Annotated[DataCommand, subcommand("data")]
-        | Annotated[InfoCommand, subcommand("info")]
-    )
+    table: dict[str, tuple[Any, type | None]] = {
+        "run": (run_command(recipe), None),
+        "runs": (RunsCommand, None),
+        "compare": (CompareCommand, None),
+        "diagnose": (DiagnoseCommand, DiagnoseConfig),
+        "explore": (ExploreCommand, ExploreConfig),
+        "family": (FamilyCommand, FamilyConfig),
+        "forecast": (ForecastCommand, ForecastConfig),
+        "tour": (TourCommand, None),
+        "data": (DataCommand, None),
+        "info": (InfoCommand, None),
+    }
+    recipes = [kind.recipe for kind in RECIPES]
+    _check_command(arguments, {"": [*table], "run": recipes, "data": ACTIONS})
+    commands = []
+    for name, (command, config) in table.items():
+        about = inspect.getdoc(config) if config else None
+        if about and arguments[0] == name in ("diagnose", "explore"):
+            about += TAXONOMY_FORMS
+        commands.append(Annotated[command, subcommand(name, description=about)])
+    any_command: Any = Union[tuple(commands)]  # noqa: UP007
     parsed: Command = tyro.cli(
-        commands,
+        any_command,
         prog="beltrami",
         description=DESCRIPTION,
         args=arguments,
         config=(DisallowNone, FlagCreatePairsOff),
     )
     return parsed
+
+
+def _check_command(arguments: Sequence[str], names: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a command that is not there, with the name that is most like it."""
+    for group, word in zip(["", arguments[0]], arguments, strict=False):
+        known = names.get(group, ())
+        if known and not word.startswith("-") and word.replace("_", "-") not in known:
+            typed = f"beltrami {group}".rstrip()
+            near = difflib.get_close_matches(word, known, 1)
+            hint = f"Did you mean `{typed} {near[0]}`? " if near else ""
+            raise BadInputError(
+                f"`{typed} {word}` is not a command. {hint}There are {', '.join(known)}.\n"
+                f"See `{typed} --help`."
+            )
 
 
 def _refuse_empty_values(arguments: Sequence[str]) -> None:

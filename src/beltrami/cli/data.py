@@ -168,6 +168,7 @@ class ShowCommand:
             make_console().print(_grid(shown))
 
 
+ACTIONS = ("list", "get", "path", "show")
 Action = (
     Annotated[ListCommand, subcommand("list")]
     | Annotated[GetCommand, subcommand("get")]
