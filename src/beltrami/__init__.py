@@ -10,22 +10,10 @@ from beltrami.lazy import lazy
 __version__ = "0.1.0"
 __all__ = ["__version__", "debug"]
 
+_PACKAGES = """analysis cli data diagnosis geometry kernels losses models nn optim peft recipes
+    report train"""
+_NAMES: dict[str, str] = {}  # the module of each public name: {"Linear": "beltrami.nn"}
+
 __getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "analysis": "beltrami.analysis",
-        "cli": "beltrami.cli",
-        "data": "beltrami.data",
-        "diagnosis": "beltrami.diagnosis",
-        "geometry": "beltrami.geometry",
-        "kernels": "beltrami.kernels",
-        "losses": "beltrami.losses",
-        "models": "beltrami.models",
-        "nn": "beltrami.nn",
-        "optim": "beltrami.optim",
-        "peft": "beltrami.peft",
-        "recipes": "beltrami.recipes",
-        "report": "beltrami.report",
-        "train": "beltrami.train",
-    },
+    __name__, {**{name: f"beltrami.{name}" for name in _PACKAGES.split()}, **_NAMES}
 )

@@ -19,16 +19,15 @@ SOURCES = sorted(p for p in ROOT.glob("src/**/*.py") if "`beltrami " in p.read_t
 GROUPS = ("run", "data")  # commands with commands of their own
 INVENTED = ("beltrami run words",)  # what a reader of docs/recipes/adding.md makes
 
-FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(beltrami +[^`]+)`")
 PLACEHOLDER = re.compile(r"[A-Z_]+|\.\.\.|<.*>|\{.*")  # NAME, FILE, ..., a variable of a message
 
 
 def whole_commands(text: str) -> list[str]:
     """The lines of shell blocks, which can be typed as they are."""
-    lines = [
-        line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").split("\n")
-    ]
+    blocks = [code for language, code in FENCE.findall(text) if language in ("", "sh", "bash")]
+    lines = "".join(blocks).replace("\\\n", " ").split("\n")
     return [line.strip() for line in lines if line.strip().startswith("beltrami ")]
 
 
