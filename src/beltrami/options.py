@@ -13,9 +13,9 @@ from beltrami.checks import check_integer, check_unique
 RUNS = Path("runs")  # where commands write without --out
 TAXONOMY_FORMS = """
 
-A file of your own has one of these forms, with columns separated by
-tabs, commas or semicolons:
-
+A taxonomy of your own is an OBO file or of one of these forms, with
+columns separated by tabs, commas or semicolons. Repeated edges are
+removed and several roots joined, with a note; --strict refuses them.
     child and parent    child,parent    (a header or none)
                         cat,            (a root)
                         lion,cat
@@ -30,9 +30,7 @@ tabs, commas or semicolons:
                             lion
     JSON                [["lion", "cat"], ["cat", "animal"]]
                         {"name": "cat", "children": [...]}
-    Newick              (lion,tiger)cat;
-
-and OBO. Repeated edges are removed and several roots joined, with a note; --strict refuses them."""
+    Newick              (lion,tiger)cat;"""
 
 
 def check_counts(config: object, *names: str) -> None:

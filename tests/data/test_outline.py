@@ -137,6 +137,7 @@ CATS = {("cat", "animal"), ("lion", "cat"), ("dog", "animal")}
         '"animal > cat > lion"\n"animal > dog"',
         "animal\n\tcat\n\t\tlion\n\n\tdog",
         "animal\n  cat\n        lion\n  dog",
+        "- animal\n  - cat\n    * lion\n  - dog",
         "  animal\n    cat\n      lion\n    # not these\n    dog",
         "dog\tanimal\nlion\tcat\ncat\tanimal",
         " dog , animal \nlion, cat\n cat, animal\nanimal,",

@@ -7,8 +7,9 @@
 
 Names of paths are separated by ">" or "/", and may be quoted as CSV allows; nodes above need no
 line of their own, and a first line `path` is a header. Each level of an indented text is indented
-by the same tabs or spaces, or by more than the level above. Lines that start with `#` are
-comments. A node is a path of names, as in `rank_table`: a name may be at several places.
+by the same tabs or spaces, or by more than the level above; the marks of a list, `-` and `*`, are
+left away. Lines that start with `#` are comments. A node is a path of names, as in `rank_table`: a
+name may be at several places.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def read_indented(path: str | Path) -> Hierarchy:
     above: list[tuple[str, int]] = []  # indentation and node of each level
     repeated: list[str] = []
     for line, text in read_lines(path, error=HierarchyError):
-        name = text.strip()
+        name = text.strip().removeprefix("- ").removeprefix("* ").lstrip()
         indent = text[: len(text) - len(text.lstrip())]
         if name.startswith("#"):
             continue
