@@ -66,8 +66,8 @@ def read_edge_list(path: str | Path) -> Hierarchy:
 def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     """Write the edges as tab-separated child and parent, so that `read_edge_list` gives them back.
 
-    Ranks are a third column. Roots have lines with an empty parent. Labels must not hold line ends
-    or begin or end with spaces.
+    Ranks are a third column. Nodes without an edge, and with ranks all roots, have lines with an
+    empty parent. Labels must not hold line ends or begin or end with spaces.
     """
     path = Path(path)
     labels, edges, ranks = hierarchy.labels, hierarchy.edges.tolist(), hierarchy.ranks
@@ -78,8 +78,10 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
                 "space at an end"
             )
     header: list[str] = [*COLUMN_NAMES[0]]
-    children = [*hierarchy.roots.tolist(), *(child for child, _ in edges)]
-    parents = [*[""] * len(hierarchy.roots), *(labels[parent] for _, parent in edges)]
+    lonely = set(range(len(labels))).difference(itertools.chain.from_iterable(edges))
+    roots = sorted(lonely) if ranks is None else hierarchy.roots.tolist()
+    children = [*roots, *(child for child, _ in edges)]
+    parents = [*[""] * len(roots), *(labels[parent] for _, parent in edges)]
     table = [[labels[child], parent] for child, parent in zip(children, parents, strict=True)]
     if ranks is not None:
         header.append(RANK_COLUMN)
