@@ -65,6 +65,25 @@ def test_no_command_shows_the_help_as_bad_usage(capsys: pytest.CaptureFixture[st
     assert "Exit codes" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["diagnos"], "diagnose"),
+        (["diagnos", "--help"], "diagnose"),
+        (["run", "hierachy"], "run hierarchy"),
+        (["run", "knowlege_graph"], "run knowledge-graph"),
+        (["data", "gt", "hpo"], "data get"),
+        (["tour", "--sed", "1"], "--seeds INT"),
+    ],
+)
+def test_what_is_mistyped_is_answered_with_what_is_like_it(
+    arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert (near if "-" in near[:2] else f"Did you mean `beltrami {near}`?") in printed
+
+
 def test_info_has_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -47,14 +47,37 @@ def test_version_and_types() -> None:
 
 
 def test_import_is_light() -> None:
-    """Beyond torch, `import beltrami` loads beltrami and the standard library."""
+    """Beyond torch, `import beltrami` loads beltrami's geometry and the standard library."""
     code = (
         "import sys, torch; before = set(sys.modules); import beltrami;"
+        "own = {m for m in sys.modules if m.count('.') == 1 and m.startswith('beltrami.')};"
         "new = {m.split('.')[0] for m in set(sys.modules) - before};"
-        "print(*sorted(new - set(sys.stdlib_module_names) - {'torch'}))"
+        "print(*sorted(own | new - set(sys.stdlib_module_names) - {'torch'}), beltrami.nn.Linear)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["beltrami"]
+    assert out.stdout.split(maxsplit=3)[:3] == ["beltrami", "beltrami.geometry", "beltrami.lazy"]
+    assert out.stdout.split(maxsplit=3)[3] == "<class 'beltrami.nn.linear.Linear'>\n"
+
+
+def test_packages_load_on_first_use() -> None:
+    packages = {name.removeprefix("beltrami.") for name in PACKAGES if name.count(".") == 1}
+    assert packages <= set(dir(beltrami))
+    assert beltrami.nn.Linear.__module__ == "beltrami.nn.linear"
+    with pytest.raises(AttributeError, match="module 'beltrami' has no attribute 'neural'"):
+        _ = beltrami.neural
+    with pytest.raises(ImportError, match="cannot import name 'trian'"):
+        from beltrami.train import trian  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["beltrami", *(f"beltrami.{p}" for p in ["train", "models", "diagnosis", "recipes", "report"])],
+)
+def test_lazy_names_are_there(name: str) -> None:
+    package = importlib.import_module(name)
+    names = [n for n in dir(package) if not n.startswith("_")]
+    assert len(names) > 3
+    assert [n for n in names if not hasattr(package, n)] == []
 
 
 PACKAGES = sorted(

@@ -11,6 +11,26 @@ from typing import Any
 from beltrami.checks import check_integer, check_unique
 
 RUNS = Path("runs")  # where commands write without --out
+TAXONOMY_FORMS = """
+
+A taxonomy of your own is an OBO file or of one of these forms, with
+columns separated by tabs, commas or semicolons. Repeated edges are
+removed and several roots joined, with a note; --strict refuses them.
+    child and parent    child,parent    (a header or none)
+                        cat,            (a root)
+                        lion,cat
+    a column a rank     family,genus,species
+                        Felidae,Panthera,leo
+    a column a level    level 1,level 2,level 3
+                        animal,cat,lion
+    paths               animal/cat/lion
+                        animal > cat > lion
+    indented text       animal
+                          cat
+                            lion
+    JSON                [["lion", "cat"], ["cat", "animal"]]
+                        {"name": "cat", "children": [...]}
+    Newick              (lion,tiger)cat;"""
 
 
 def check_counts(config: object, *names: str) -> None:

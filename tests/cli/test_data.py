@@ -228,3 +228,31 @@ def test_show_counts_the_nodes_of_each_rank(
     assert "there is no column 'tribe'" in capsys.readouterr().err
     assert main(["data", "show", "carnivores"]) == 0
     assert "ranks" not in capsys.readouterr().out
+
+
+def test_what_a_reader_changed_is_one_line_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("b;a\nb;a\nd;c\n")
+    assert main(["data", "show", str(file), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["nodes"] == 5
+    repeated, joined = printed.err.splitlines()
+    assert repeated.startswith(f"note: {file}: 1 edge is repeated")
+    assert joined == f"note: {file}: 2 roots ('a', 'c') are joined under '(root)'"
+    assert main(["data", "show", str(file), "--strict"]) == 2
+    assert "leave strict= (--strict) away" in capsys.readouterr().err
+    for command in (["run", "hierarchy", "--data"], ["run", "cones", "--data"], ["explore"]):
+        assert main([*command, str(file), "--strict"]) == 2
+        assert "1 edge is repeated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["data show", "data", "run levels", "diagnose", "explore"])
+def test_help_shows_the_forms_of_a_taxonomy(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    for form in ("animal/cat/lion", "animal > cat > lion", "family,genus,species", "lion,cat"):
+        assert form in text

@@ -50,6 +50,18 @@ def test_a_name_that_is_no_utf8_is_shown_as_well_as_can_be(
     assert "<h1>bad\ufffd.npy</h1>" in Path("page.html").read_text(encoding="utf-8")
 
 
+def test_the_columns_of_a_table_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2)).round(3)
+    lines = [f"{x},{y},{i % 2}" for i, (x, y) in enumerate(rows)]
+    Path("v.csv").write_text("\n".join(["x,y,group", *lines]))
+    assert main(["diagnose", "v.csv", *SMALL, "--only", "tree-likeness"]) == 0
+    out = capsys.readouterr().out
+    assert "Columns: 'x', 'y', 'group'" in out
+    assert "Note: dimensions with whole numbers alone, unlike others: 'group'; if one" in out
+    assert main(["explore", "v.csv"]) == 0
+    assert "note: v.csv: dimensions with whole numbers" in capsys.readouterr().err
+
+
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", "x.npy", *SMALL, "--only", "tree-likeness", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -28,6 +28,23 @@ def test_tables_an_answer_and_two_files(capsys: pytest.CaptureFixture[str]) -> N
     assert Path("runs/forecast-t.csv/forecast.json").is_file()
 
 
+def test_another_forecast_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("runs/forecast-t.csv/forecast.json")
+    assert main(["forecast", "t.csv", "--target=2.4"]) == 0
+    before = path.read_text(encoding="utf-8")
+    assert main(["forecast", "t.csv", "--target=2.4"]) == 0  # the same once more
+    capsys.readouterr()
+    assert main(["forecast", "t.csv", "--target=2.3"]) == 2
+    refused = "forecast.json is of other data or options; give --fresh to replace it"
+    assert refused in capsys.readouterr().err
+    Path("t.csv").write_text(TABLE.replace("4.1", "4.2"), encoding="utf-8")
+    assert main(["forecast", "t.csv", "--target=2.4"]) == 2
+    assert path.read_text(encoding="utf-8") == before
+    assert main(["forecast", "t.csv", "--target=2.3", "--fresh"]) == 0
+    assert json.loads(path.read_text(encoding="utf-8"))["settings"]["target"] == 2.3
+    assert "--fresh" not in json.loads(path.read_text(encoding="utf-8"))["command"]
+
+
 def test_warnings_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("t.csv").write_text("width,loss\n64,3\n96,2.5\n128,2.7\n", encoding="utf-8")
     assert main(["forecast", "t.csv"]) == 0

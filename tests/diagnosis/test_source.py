@@ -37,6 +37,21 @@ def test_a_matrix_is_taken_for_vectors(tmp_path: Path) -> None:
     assert source.label(3) == "row 3"
 
 
+def test_the_columns_of_a_table_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    rows = [f"▁w{i},{i / 7:.3f},{i * i / 5:.3f},{i % 3}" for i in range(9)]
+    path.write_text("\n".join(["word,x,y,group", *rows]), encoding="utf-8")
+    source = open_source(DiagnoseConfig(str(path)))
+    assert source.facts["columns"] == "'x', 'y', 'group'"
+    assert source.notes() == [
+        "dimensions with whole numbers alone, unlike others: 'group'; if one is a class or a "
+        "number of the row, give --besides group"
+    ]
+    assert source.label(3) == "w3"
+    source = open_source(DiagnoseConfig(str(path), besides=("group",)))
+    assert (source.facts["columns"], source.notes()) == ("'x', 'y'", [])
+
+
 def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(20, 3))
     x[2, 1], x[5, 0], x[7] = np.nan, np.inf, 0

@@ -350,6 +350,12 @@ def test_a_fused_step_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> No
             "no parameter that needs a gradient",
         ),
         (lambda: create_optimizer(Words(), "lamb"), ValueError, "name must be one of 'adam'"),
+        (lambda: create_optimizer(Words().parameters()), ValueError, "give the model itself"),
+        (
+            lambda: create_optimizer(param_groups(Words())),
+            TypeError,
+            "model must be a torch.nn.Module, got list",
+        ),
         (lambda: create_optimizer(Words(), momentum=0.9), TypeError, "momentum"),
         (lambda: create_optimizer(Words(), weight_decay=-1.0), ValueError, "weight_decay"),
         (lambda: create_optimizer(Words(), point_lr=-1.0), ValueError, "lr must be"),

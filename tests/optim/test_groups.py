@@ -368,10 +368,27 @@ def test_create_optimizer() -> None:
             "no_decay": (0.1, 0.0),
         }
     assert type(create_optimizer(decoder())) is RiemannianAdamW
+    assert type(create_optimizer(decoder(), "AdamW")) is RiemannianAdamW
     optimizer = create_optimizer(decoder(), "sgd", momentum=0.9, nesterov=True)
     assert all(g["momentum"] == 0.9 for g in optimizer.param_groups)
     optimizer = create_optimizer(decoder(), betas=(0.8, 0.9), nonfinite="raise")
     assert all(g["betas"] == (0.8, 0.9) for g in optimizer.param_groups)
+
+
+def test_a_curvature_that_is_not_registered_is_refused() -> None:
+    curvature = Curvature(1.0)
+    H = Lorentz(curvature)
+    model = nn.Sequential(
+        bnn.Lift(4, manifold=H), bnn.Linear(4, 2, manifold=H), bnn.Lower(2, manifold=H)
+    )
+    with pytest.raises(ValueError, match=r"no module .* registered.*: model\[0\]\.curvature = c"):
+        create_optimizer(model)
+    model[0].curvature = curvature
+    optimizer = create_optimizer(model, curvature_lr=0.1)
+    model(torch.randn(3, 4)).square().sum().backward()
+    optimizer.step()
+    assert curvature.value.item() != 1.0
+    assert "0.curvature.raw" in model.state_dict()
 
 
 def test_an_optimiser_of_a_module_has_its_groups() -> None:

@@ -53,6 +53,12 @@ def test_what_is_saved_is_loaded(settings: dict, tmp_path: Path) -> None:
     expected = model(ids).logits
     model.save_pretrained(tmp_path)
     assert (tmp_path / "adapter_model.safetensors").exists()
+    model.save_pretrained(tmp_path)  # once more: the card is there, and is not changed twice
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    head, lead = card.split("\n---\n")[:2]
+    assert "library_name: peft" in head
+    assert lead.startswith("\nThis is a HypLoRA adapter. `import beltrami.peft` first")
+    assert card.count("import beltrami.peft  # pip install") == 1
     again = PeftModel.from_pretrained(tiny.llama(), tmp_path).eval()
     assert torch.equal(again(ids).logits, expected)
     plain = tiny.llama()(ids).logits

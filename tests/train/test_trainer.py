@@ -299,6 +299,13 @@ def test_a_flat_optimiser_that_cannot_is_warned_of(tmp_path: Path) -> None:
     assert options._logger.parent.name == "transformers"
 
 
+def test_a_curvature_that_is_not_registered_is_refused(tmp_path: Path) -> None:
+    model = Model()
+    model.curvature = nn.Identity()  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="whose Curvature no module of the model has registered"):
+        trainer(tmp_path, model)
+
+
 def test_an_optimiser_of_the_users(tmp_path: Path) -> None:
     model = Model()
     own = create_optimizer(model, "sgd", lr=0.1)

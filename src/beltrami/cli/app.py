@@ -8,11 +8,13 @@ defect of ours shows a traceback, also with exit code 1.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, Union
 
 from beltrami import __version__
 from beltrami.cli.console import drop_stdout, print_what_the_encoding_can
@@ -21,8 +23,10 @@ from beltrami.cli.info import InfoCommand
 from beltrami.cli.signals import terminated_like_interrupted
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.explore.config import ExploreConfig
+from beltrami.options import TAXONOMY_FORMS
 from beltrami.recipes.family.config import FamilyConfig
 from beltrami.recipes.forecasting.config import ForecastConfig
+from beltrami.recipes.registry import RECIPES
 
 if TYPE_CHECKING:
     from beltrami.cli.data import DataCommand
@@ -67,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     print_what_the_encoding_can()
     try:
-        with terminated_like_interrupted():
+        with terminated_like_interrupted(), warnings.catch_warnings():
+            _print_notes()
             code = run(arguments)
         sys.stdout.flush()  # now, where a full disk can still be named
         return code
@@ -115,38 +120,44 @@ def parse(arguments: Sequence[str]) -> Command:
     import tyro
     from tyro.conf import DisallowNone, FlagCreatePairsOff, subcommand
 
-    from beltrami.cli.data import DataCommand
+    from beltrami.cli.data import ACTIONS, DataCommand
     from beltrami.cli.diagnose import DiagnoseCommand
     from beltrami.cli.embeddings import ExportCommand, NearestCommand
     from beltrami.cli.explore import ExploreCommand
     from beltrami.cli.family import FamilyCommand
     from beltrami.cli.forecast import ForecastCommand
-    from beltrami.cli.run import run_command
+    from beltrami.cli.run import run_command, summary_and_example
     from beltrami.cli.runs import CompareCommand, RunsCommand
     from beltrami.cli.tour import TourCommand
 
     recipe = arguments[1] if arguments[:1] == ["run"] and len(arguments) > 1 else ""
-    run: Any = Annotated[run_command(recipe), subcommand("run")]
-    diagnosis = subcommand("diagnose", description=inspect.getdoc(DiagnoseConfig))
-    exploration = subcommand("explore", description=inspect.getdoc(ExploreConfig))
-    family = subcommand("family", description=inspect.getdoc(FamilyConfig))
-    forecasting = subcommand("forecast", description=inspect.getdoc(ForecastConfig))
-    commands = (
-        run
-        | Annotated[RunsCommand, subcommand("runs")]
-        | Annotated[CompareCommand, subcommand("compare")]
-        | Annotated[NearestCommand, subcommand("nearest")]
-        | Annotated[ExportCommand, subcommand("export")]
-        | Annotated[DiagnoseCommand, diagnosis]
-        | Annotated[ExploreCommand, exploration]
-        | Annotated[FamilyCommand, family]
-        | Annotated[ForecastCommand, forecasting]
-        | Annotated[TourCommand, subcommand("tour")]
-        | Annotated[DataCommand, subcommand("data")]
-        | Annotated[InfoCommand, subcommand("info")]
-    )
+    table: dict[str, tuple[Any, type | None]] = {
+        "run": (run_command(recipe), None),
+        "runs": (RunsCommand, None),
+        "compare": (CompareCommand, None),
+        "nearest": (NearestCommand, None),
+        "export": (ExportCommand, None),
+        "diagnose": (DiagnoseCommand, DiagnoseConfig),
+        "explore": (ExploreCommand, ExploreConfig),
+        "family": (FamilyCommand, FamilyConfig),
+        "forecast": (ForecastCommand, ForecastConfig),
+        "tour": (TourCommand, None),
+        "data": (DataCommand, None),
+        "info": (InfoCommand, None),
+    }
+    recipes = [kind.recipe for kind in RECIPES]
+    _check_command(arguments, {"": [*table], "run": recipes, "data": ACTIONS})
+    commands = []
+    for name, (command, config) in table.items():
+        about = inspect.getdoc(config or command) or ""
+        if arguments[0] != name:
+            about = summary_and_example(about)
+        elif name in ("diagnose", "explore"):
+            about += TAXONOMY_FORMS
+        commands.append(Annotated[command, subcommand(name, description=about)])
+    any_command: Any = Union[tuple(commands)]  # noqa: UP007
     parsed: Command = tyro.cli(
-        commands,
+        any_command,
         prog="beltrami",
         description=DESCRIPTION,
         args=arguments,
@@ -155,12 +166,50 @@ def parse(arguments: Sequence[str]) -> Command:
     return parsed
 
 
+def _check_command(arguments: Sequence[str], names: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a command that is not there, with the name that is most like it."""
+    for group, word in zip(["", arguments[0]], arguments, strict=False):
+        known = names.get(group, ())
+        if known and not word.startswith("-") and word.replace("_", "-") not in known:
+            typed = f"beltrami {group}".rstrip()
+            near = difflib.get_close_matches(word, known, 1)
+            hint = f"Did you mean `{typed} {near[0]}`? " if near else ""
+            raise BadInputError(
+                f"`{typed} {word}` is not a command. {hint}There are {', '.join(known)}.\n"
+                f"See `{typed} --help`."
+            )
+
+
 def _refuse_empty_values(arguments: Sequence[str]) -> None:
     """An empty path would silently mean the current folder."""
     for before, argument in pairwise(["", *arguments]):
         name, equals, value = argument.partition("=")
         if not argument or (name.startswith("--") and equals and not value):
             raise BadInputError(f"{name or before or 'an argument'} is empty; give a value")
+
+
+def _print_notes() -> None:
+    """What a reader changed in the user's data is a line on stderr; other warnings are Python's."""
+    from beltrami.cli.run import is_main_process
+    from beltrami.data.text import DataWarning
+
+    show = warnings.showwarning
+
+    def show_note(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, DataWarning):
+            print(f"note: {message}", file=sys.stderr)
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.simplefilter("always" if is_main_process() else "ignore", DataWarning)
+    warnings.showwarning = show_note
 
 
 def _fail(message: str, code: int) -> int:

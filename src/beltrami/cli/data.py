@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from beltrami.cli.console import make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError, InterruptedWork, OutputError
 from beltrami.data.catalogue import CATALOGUE, UnknownDataError, find
 from beltrami.data.entry import Entry, show_bytes
+from beltrami.options import TAXONOMY_FORMS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -129,7 +131,7 @@ class ShowCommand:
     """Show what a hierarchy holds: nodes, edges, depth, and how many nodes each rank has."""
 
     spec: Annotated[Positional[str], arg(metavar="NAME-OR-FILE")]
-    """A name that recipes take as --data, or a file: CSV, TSV, JSON, OBO, Newick."""
+    """A name that recipes take as --data, or a file."""
 
     root: str | None = None
     """Only this node and its descendants."""
@@ -137,6 +139,9 @@ class ShowCommand:
     ranks: tuple[str, ...] = ()
     """Columns of a CSV or TSV file that are ranks, from the top down. Those that biology uses, such
     as family, genus and species, are recognised without."""
+
+    strict: bool = False
+    """Refuse a file with repeated edges or several roots."""
 
     json: bool = False
     """Print one JSON object on stdout."""
@@ -146,7 +151,9 @@ class ShowCommand:
         from beltrami.data import load_hierarchy
 
         try:
-            hierarchy = load_hierarchy(self.spec, root=self.root, ranks=self.ranks or None)
+            hierarchy = load_hierarchy(
+                self.spec, root=self.root, ranks=self.ranks or None, strict=self.strict
+            )
         except (ValueError, ImportError) as error:
             raise BadInputError(str(error)) from error
         summary = _summary(hierarchy)
@@ -161,11 +168,15 @@ class ShowCommand:
             make_console().print(_grid(shown))
 
 
+ACTIONS = ("list", "get", "path", "show")
 Action = (
     Annotated[ListCommand, subcommand("list")]
     | Annotated[GetCommand, subcommand("get")]
     | Annotated[PathCommand, subcommand("path")]
-    | Annotated[ShowCommand, subcommand("show")]
+    | Annotated[
+        ShowCommand,
+        subcommand("show", description=(inspect.getdoc(ShowCommand) or "") + TAXONOMY_FORMS),
+    ]
 )
 
 

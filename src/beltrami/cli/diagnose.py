@@ -100,5 +100,7 @@ def _print_table(diagnosis: Diagnosis, console: Console) -> None:
     if verdict := diagnosis.document["verdict"]:
         for text in (verdict["answer"], verdict["reason"]):
             console.print(text, markup=False, highlight=False, soft_wrap=True)
+    if columns := diagnosis.document["source"]["facts"].get("columns"):
+        console.print(f"Columns: {columns}", markup=False, highlight=False, soft_wrap=True)
     for note in diagnosis.document["notes"]:
         console.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True)

@@ -14,7 +14,8 @@ from tyro.conf import Suppress, arg, subcommand
 from beltrami.cli.console import make_bar, make_console, print_json, print_path
 from beltrami.cli.errors import INTERRUPTED, BadInputError, InterruptedWork, OutputError
 from beltrami.cli.tables import print_tables
-from beltrami.recipes.config import RunConfig
+from beltrami.options import TAXONOMY_FORMS
+from beltrami.recipes.config import RunConfig, TaxonomyConfig
 from beltrami.recipes.registry import RECIPES
 from beltrami.train.progress import ProgressListener
 
@@ -152,7 +153,9 @@ def run_command(
     recipes: list[Any] = []
     for kind in RECIPES if kinds is None else kinds:
         text = inspect.getdoc(kind) or ""
-        about = text if kind.recipe == recipe else text.split("\n\n")[0]
+        about = text if kind.recipe == recipe else summary_and_example(text)
+        if kind.recipe == recipe and issubclass(kind, TaxonomyConfig):
+            about += TAXONOMY_FORMS
         recipes.append(Annotated[kind, subcommand(kind.recipe, description=about)])
     if len(recipes) == 1:  # a union of one type is that type, which gives no subcommand
         recipes.append(Annotated[None, Suppress])  # not shown
@@ -165,6 +168,12 @@ def run_command(
     )
     command.__doc__ = RunCommand.__doc__
     return command
+
+
+def summary_and_example(about: str) -> str:
+    """The first paragraph and the example of a description, for a list of commands."""
+    summary, *rest = about.split("\n\n")
+    return "\n".join([summary, *(text for text in rest if text.startswith("Example:"))])
 
 
 def is_main_process() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ import torch
 from beltrami.data import dag
 from beltrami.data.dag import Ints, Topology
 from beltrami.data.hierarchy import QUOTED_NAMES, Hierarchy, HierarchyError, show_cycle
-from beltrami.data.text import quoted
+from beltrami.data.text import DataWarning, quoted
 
 
 class Collector:
@@ -60,13 +61,15 @@ class Collector:
             )
 
     def hierarchy(self, name: str) -> Hierarchy:
-        """What was collected; errors name the places of edges that repeat or form a cycle."""
+        """What was collected; errors name the places of edges that form a cycle.
+
+        Edges that repeat are used once, and a `DataWarning` counts them.
+        """
         if not self._nodes:
             raise HierarchyError(
                 f"{self.source} is empty: it has no edge; one edge a {self.unit}: child, parent"
             )
-        edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
-        self._check_repetition(edges)
+        edges = self._without_repetitions(np.array(self._edges, dtype=np.int64).reshape(-1, 2))
         ranks = tuple(self._ranks.get(label, ("", 0))[0] for label in self._nodes)
         try:
             return Hierarchy(name, tuple(self._nodes), torch.from_numpy(edges), ranks)
@@ -80,17 +83,20 @@ class Collector:
         """An error at a place of the source."""
         return HierarchyError(f"{self.source}, {self.unit} {place}: {what}")
 
-    def _check_repetition(self, edges: Ints) -> None:
-        again = dag.repeated_row(edges, len(self))
-        if again is None:
-            return
-        child, parent = self._labels(edges[again[0]])
-        first, second = (self._places[row] for row in again)
-        raise self.error(
-            second,
-            f"the edge {quoted(child)} -> {quoted(parent)} is there twice (first on {self.unit} "
-            f"{first}); remove one",
+    def _without_repetitions(self, edges: Ints) -> Ints:
+        repeated, first = dag.repeated_rows(edges, len(self))
+        if not len(repeated):
+            return edges
+        child, parent = map(quoted, self._labels(edges[repeated[0]]))
+        warn_of_repetitions(
+            self.source,
+            len(repeated),
+            f"{child} -> {parent} on {self.unit} {self._places[repeated[0]]}, which is on "
+            f"{self.unit} {self._places[first[0]]}, too",
         )
+        keep = np.delete(np.arange(len(edges)), repeated)
+        self._places = array("q", np.array(self._places, dtype=np.int64)[keep].tobytes())
+        return edges[keep]
 
     def _cycle_error(self, edges: Ints, cycle: tuple[int, ...]) -> HierarchyError:
         places = ", ".join(str(self._places[row]) for row in cycle[:QUOTED_NAMES])
@@ -103,6 +109,12 @@ class Collector:
     def _labels(self, nodes: Iterable[int]) -> list[str]:
         labels = list(self._nodes)
         return [labels[node] for node in nodes]
+
+
+def warn_of_repetitions(source: str, count: int, first: str) -> None:
+    """Say that edges which were there before are used once."""
+    edges = "1 edge is" if count == 1 else f"{count:,} edges are"
+    warnings.warn(f"{source}: {edges} repeated and used once, first {first}", DataWarning, 3)
 
 
 def unique_labels(names: Iterable[tuple[str, str]]) -> list[str]:

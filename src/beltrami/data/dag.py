@@ -113,15 +113,12 @@ def _climb_to_cycle(edges: Ints, stuck: NDArray[np.bool_], parents: Neighbours) 
     return tuple(leaves_by[v] for v in visited[visited.index(node) :])
 
 
-def repeated_row(edges: Ints, n: int) -> tuple[int, int] | None:
-    """The earliest row that was there before, as (earlier, later), or None."""
+def repeated_rows(edges: Ints, n: int) -> tuple[Ints, Ints]:
+    """The rows that were there before, ascending, and the first row that each is like."""
     keys = edges[:, 0] * n + edges[:, 1]
-    order = np.argsort(keys, kind="stable")
-    same = np.flatnonzero(np.diff(keys[order]) == 0)
-    if not same.size:
-        return None
-    at = same[np.argmin(order[same + 1])]
-    return int(order[at]), int(order[at + 1])
+    _, first, same = np.unique(keys, return_index=True, return_inverse=True)
+    repeated = np.flatnonzero(first[same] != np.arange(len(keys)))
+    return repeated, first[same[repeated]]
 
 
 def ancestors(edges: Ints, longest: Ints, most: int) -> tuple[list[Ints], NDArray[np.bool_]]:

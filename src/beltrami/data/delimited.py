@@ -1,8 +1,8 @@
 """The one reader of text files with rows and columns: CSV, TSV, edge lists, triples.
 
 A row is one line, with its number, so that whatever is wrong later can name it. What the columns
-mean is for the readers that use this: `edge_list`, `rank_table`, `graph_files`, `triples` and
-`vectors.csv_file`.
+mean is for the readers that use this: `edge_list`, `rank_table`, `outline`, `graph_files`,
+`triples` and `vectors.csv_file`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from beltrami.data.text import quoted, read_lines, read_raw_lines
 
 COMMENT_MARKS = ("#", "%")
-SEPARATORS = {"\t": "tab", ",": "comma", None: "space"}
+SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", ">": ">", "/": "/", None: "space"}
 
 _MAX_LEADING_COMMENTS = 10_000
+_LINES_LOOKED_AT = 100
 _TWO_INTEGERS = re.compile(r"\s*-?\d+\s+-?\d+\s*")
+_IN_QUOTES = re.compile(r'"[^"]*"')
 
 
 class Row(NamedTuple):
@@ -34,8 +36,7 @@ class Row(NamedTuple):
 class Rows:
     """The rows of a file's lines that are not blank, once.
 
-    The delimiter is that of the first line that is not a comment: a tab, if there is one; spaces,
-    if the line is two integers, or in a file of `words` any line without a comma; else a comma.
+    The delimiter is that of the first line that is not a comment; see `find_delimiter`.
 
     Args:
         path: of the file.
@@ -64,17 +65,17 @@ class Rows:
             self._find_delimiter(words)
 
     def _find_delimiter(self, words: bool) -> None:
-        """Look ahead for the first line that is not a comment."""
+        """Look ahead for the first lines that are not comments."""
         marks = COMMENT_MARKS if self._comments else ()
         read: list[tuple[int, str]] = []
+        texts: list[str] = []
         for line in itertools.islice(self._lines, _MAX_LEADING_COMMENTS):
             read.append(line)
             if not line[1].lstrip().startswith(marks):
-                break
-        texts = [text for _, text in read] or [""]
-        first = texts[0] if texts[-1].lstrip().startswith(marks) else texts[-1]
-        by_spaces = _TWO_INTEGERS.fullmatch(first) or (words and "," not in first)
-        self.delimiter = "\t" if "\t" in first else None if by_spaces else ","
+                texts.append(line[1])
+                if len(texts) == _LINES_LOOKED_AT:
+                    break
+        self.delimiter = find_delimiter(texts or [text for _, text in read[:1]] or [""], words)
         self._lines = itertools.chain(read, self._lines)
 
     def __iter__(self) -> Iterator[Row]:
@@ -109,12 +110,44 @@ class Rows:
         if not self._quotes or '"' not in text:
             return [field.strip() for field in text.split(self.delimiter)]
         try:
-            fields = next(csv.reader([text], delimiter=self.delimiter, strict=True))
+            reader = csv.reader(
+                [text], delimiter=self.delimiter, strict=True, skipinitialspace=True
+            )
+            fields = next(reader)
         except csv.Error as error:
             if self._comments and self.is_comment(text):
                 return []
             raise self.problem(line, str(error)) from error
         return [field.strip() for field in fields]
+
+
+def find_delimiter(lines: Sequence[str], words: bool = False) -> str | None:
+    """The delimiter of the first of some lines: a tab, if there is one; None, which is spaces, if
+    it is two integers, or of `words` without comma and semicolon; else a comma or a semicolon.
+
+    Of both outside quotes it is the one that all lines have equally often, else the more frequent.
+    """
+    first = lines[0]
+    if "\t" in first:
+        return "\t"
+    if _TWO_INTEGERS.fullmatch(first) or (words and not set(",;") & set(first)):
+        return None
+    comma, semicolon = ([count_outside_quotes(line, mark) for line in lines] for mark in ",;")
+    if comma[0] and semicolon[0] and (len(set(comma)) == 1) != (len(set(semicolon)) == 1):
+        return "," if len(set(comma)) == 1 else ";"
+    return ";" if semicolon[0] > comma[0] else ","
+
+
+def count_outside_quotes(text: str, mark: str) -> int:
+    """How often a mark is in a line, but for its quoted fields."""
+    return _IN_QUOTES.sub("", text).count(mark)
+
+
+def first_lines(path: Path, *, error: type[ValueError]) -> list[str]:
+    """The first lines of a file that are neither blank nor comments, which show its format."""
+    lines = itertools.islice(read_lines(path, error=error), _MAX_LEADING_COMMENTS)
+    texts = (text for _, text in lines if not text.lstrip().startswith(COMMENT_MARKS))
+    return list(itertools.islice(texts, _LINES_LOOKED_AT))
 
 
 def read_records(

@@ -1,6 +1,6 @@
 """Edge lists: text with one edge a line, in columns.
 
-Two columns, child and parent, separated by tabs or commas:
+Two columns, child and parent, separated by tabs, commas or semicolons:
 
     child   parent
     dog     canine
@@ -12,7 +12,7 @@ with ``#``, too. Files with more columns, or in another order, need a header tha
 `child` and `parent`; `node`, `id` or `name` may stand for the child. Or `hyponym` and `hypernym`;
 or `source` and `target` (a source is the parent, as edges of graphs are drawn from the root); or
 `id1` and `id2` (child and parent, as in files of Poincaré embeddings). A column `rank` beside them
-has the rank of the child; there, a line whose parent is empty is a root.
+has the rank of the child. A line whose parent is empty is a root, which needs no line of its own.
 
 Graph files, two integers separated by spaces, are taken as source and target, too; so are all
 files called `.edges`, whatever separates their columns. Lines starting with ``%`` are comments
@@ -51,7 +51,7 @@ RANK_COLUMN = "rank"
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
 
-OnRank = Callable[[str, str, int], None]
+OnNode = Callable[[str, str, int], None]
 
 
 def read_edge_list(path: str | Path) -> Hierarchy:
@@ -66,16 +66,11 @@ def read_edge_list(path: str | Path) -> Hierarchy:
 def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
     """Write the edges as tab-separated child and parent, so that `read_edge_list` gives them back.
 
-    Ranks are a third column, and roots then have lines with an empty parent. Not all hierarchies
-    can be written so: without ranks, nodes without an edge have no line, and labels must not hold
-    line ends or begin or end with spaces.
+    Ranks are a third column. Nodes without an edge, and with ranks all roots, have lines with an
+    empty parent. Labels must not hold line ends or begin or end with spaces.
     """
     path = Path(path)
     labels, edges, ranks = hierarchy.labels, hierarchy.edges.tolist(), hierarchy.ranks
-    lonely = set(range(len(labels))).difference(itertools.chain.from_iterable(edges))
-    if lonely and ranks is None:
-        label = quoted(labels[min(lonely)])
-        raise HierarchyError(f"{label} has no edge, so it cannot stand in {path}")
     for text in itertools.chain(labels, set(ranks or ())):
         if text != text.strip() or "\n" in text or "\r" in text:
             raise HierarchyError(
@@ -83,11 +78,14 @@ def write_edge_list(hierarchy: Hierarchy, path: str | Path) -> None:
                 "space at an end"
             )
     header: list[str] = [*COLUMN_NAMES[0]]
-    table = [[labels[child], labels[parent]] for child, parent in edges]
+    lonely = set(range(len(labels))).difference(itertools.chain.from_iterable(edges))
+    roots = sorted(lonely) if ranks is None else hierarchy.roots.tolist()
+    children = [*roots, *(child for child, _ in edges)]
+    parents = [*[""] * len(roots), *(labels[parent] for _, parent in edges)]
+    table = [[labels[child], parent] for child, parent in zip(children, parents, strict=True)]
     if ranks is not None:
         header.append(RANK_COLUMN)
-        table = [[*row, ranks[child]] for row, (child, _) in zip(table, edges, strict=True)]
-        table = [[labels[root], "", ranks[root]] for root in hierarchy.roots.tolist()] + table
+        table = [[*row, ranks[child]] for row, child in zip(table, children, strict=True)]
     file = io.StringIO()
     csv.writer(file, delimiter="\t", lineterminator="\n").writerows([header, *table])
     write_atomically(path, file.getvalue())
@@ -98,12 +96,13 @@ class EdgeRows:
 
     Args:
         path: of the file, whose ending says whether columns without a header are source and target.
-        on_rank: called with node, rank and line of each row, where there is a column of ranks.
+        on_node: called with child, its rank or "", and line of each row.
     """
 
-    def __init__(self, path: Path, on_rank: OnRank | None = None) -> None:
+    def __init__(self, path: Path, on_node: OnNode | None = None) -> None:
         self._rows = Rows(path, error=HierarchyError, comments=True)
-        self._on_rank = on_rank
+        self._on_node = on_node
+        self.has_header = False
         self.of_graph = path.suffix.lower() == GRAPH_SUFFIX
         """Whether columns are source and target, of any graph; known when an edge was read."""
 
@@ -118,7 +117,7 @@ class EdgeRows:
             if layout is None:
                 layout = _header(row, rows)
                 if layout is not None:
-                    self.of_graph = layout.of_graph
+                    self.of_graph, self.has_header = layout.of_graph, True
                     continue
                 self.of_graph |= rows.delimiter is None
                 places = (1, 0) if self.of_graph else (0, 1)
@@ -126,17 +125,15 @@ class EdgeRows:
             if len(fields) != layout.columns:
                 raise rows.wrong_columns(row, layout.columns, layout.words)
             child, parent = fields[layout.child], fields[layout.parent]
-            if child and layout.rank is not None:
-                if self._on_rank is not None:
-                    self._on_rank(child, fields[layout.rank], line)
-                if not parent:
-                    continue
-            if not child or not parent:
-                empty = "child" if not child else "parent"
-                raise rows.problem(line, f"the {empty} is empty; the root needs no line of its own")
+            if not child:
+                raise rows.problem(line, "the child is empty; of a root only the parent is")
             if child == parent:
-                raise rows.problem(line, f"{quoted(child)} is its own parent")
-            yield line, child, parent
+                root = "; leave the parent of a root empty"
+                raise rows.problem(line, f"{quoted(child)} is its own parent{root}")
+            if self._on_node is not None:
+                self._on_node(child, "" if layout.rank is None else fields[layout.rank], line)
+            if parent:
+                yield line, child, parent
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,10 @@ class _Layout:
         if self.header_line is not None:
             return f"as in the header on line {self.header_line}"
         order = "child, parent" if self.child < self.parent else "parent, child"
-        return f"{order}; files with more need a header row that names child and parent, or ranks"
+        return (
+            f"{order}; files with more need a header row that names child and parent, or ranks; "
+            "`beltrami data show --help` shows other forms"
+        )
 
 
 def _header(row: Row, rows: Rows) -> _Layout | None:

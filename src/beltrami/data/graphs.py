@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from beltrami.data import dag
+from beltrami.data.collect import warn_of_repetitions
 from beltrami.data.dag import Ints, Neighbours, Topology
-from beltrami.data.edge_list import EdgeRows
+from beltrami.data.edge_list import EdgeRows, read_edge_list
 from beltrami.data.hierarchy import Hierarchy, HierarchyError, digest_of_graph
-from beltrami.data.load import load_hierarchy
+from beltrami.data.load import find_reader, list_hierarchies, load_hierarchy, refuse_changes
 
-EDGE_LISTS = (".edges", ".tsv", ".csv", ".txt")
 _SOURCES_AT_A_TIME = 64
 _PLACES_AT_A_TIME = 1 << 24  # nodes and ends of edges, all reached at once by a star: 0.6 GB
 
@@ -197,16 +197,17 @@ def undirected_edges(pairs: Tensor) -> Tensor:
     return torch.unique(edges, dim=1) if edges.shape[1] else edges
 
 
-def load_network(spec: str | Path) -> Graph:
+def load_network(spec: str | Path, *, strict: bool = False) -> Graph:
     """The names and edges of an edge list, also with cycles, or of what `load_hierarchy` reads.
 
     Raises:
         HierarchyError: what is wrong with a file, and in which line.
     """
     path = Path(spec).expanduser()
-    if path.suffix.lower() in EDGE_LISTS and path.is_file():
-        return _read_edges(path)
-    return as_graph(load_hierarchy(spec))
+    if spec not in list_hierarchies() and path.is_file() and find_reader(path) is read_edge_list:
+        with refuse_changes(strict):
+            return _read_edges(path)
+    return as_graph(load_hierarchy(spec, strict=strict))
 
 
 def as_graph(hierarchy: Hierarchy) -> Graph:
@@ -220,16 +221,25 @@ def _read_edges(path: Path) -> Graph:
     number: dict[str, int] = {}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     both_ways = False
+    repeated: list[str] = []
     rows = EdgeRows(path)
-    for _, child, parent in rows:
+    for line, child, parent in rows:
         ends = number.setdefault(child, len(number)), number.setdefault(parent, len(number))
-        both_ways |= seen.setdefault((min(ends), max(ends)), ends) != ends
+        count = len(seen)
+        if seen.setdefault((min(ends), max(ends)), ends) != ends:
+            both_ways = True
+        elif len(seen) == count:
+            repeated.append(f"on line {line}")
     if not seen:
         raise HierarchyError(f"{path} has no edges")
     edges = torch.tensor(list(seen.values()))
     directed = not (rows.of_graph or both_ways)
     if directed:
         directed = Topology.of(edges.numpy(), len(number)).cycle is None
+    if directed and rows.has_header:  # a taxonomy, whose roots are joined
+        return as_graph(load_hierarchy(path))
+    if repeated:
+        warn_of_repetitions(str(path), len(repeated), repeated[0])
     return Graph.of_names(path.stem, tuple(number), edges.t().contiguous(), directed=directed)
 
 

@@ -154,8 +154,21 @@ class Hierarchy:
         _, needed = self._ancestors()
         return replace(self, edges=self.edges[torch.from_numpy(needed)])
 
+    def with_one_root(self) -> Hierarchy:
+        """The same nodes and, if there are several roots, after them a node above these."""
+        n, added = len(self), ADDED_ROOT
+        if len(self.roots) == 1:
+            return self
+        while added in self._index_of:
+            added += "'"
+        above = torch.stack([self.roots, torch.full_like(self.roots, n)], dim=1)
+        ranks = (*self.ranks, "") if self.ranks else None
+        return Hierarchy(self.name, (*self.labels, added), torch.cat([self.edges, above]), ranks)
+
     def spanning_tree(self) -> Tree:
         """A tree in which each node keeps its first parent; several roots get one above them."""
+        if len(self.roots) > 1:
+            return self.with_one_root().spanning_tree()
         first = self.first_parent.numpy()
         nodes = np.flatnonzero(first >= 0)
         children = Neighbours.of(first[nodes], nodes, len(self))
@@ -167,12 +180,7 @@ class Hierarchy:
         parent = np.full(len(self), -1, dtype=np.int64)
         parent[position[nodes]] = position[first[nodes]]
         labels = tuple(self.labels[node] for node in order)
-        if len(self.roots) == 1:
-            return Tree(self.name, labels, tuple(parent.tolist()))
-        added = ADDED_ROOT
-        while added in self._index_of:
-            added += "'"
-        return Tree(self.name, (added, *labels), (-1, *(parent + 1).tolist()))
+        return Tree(self.name, labels, tuple(parent.tolist()))
 
     def subtree(self, label: str) -> Hierarchy:
         """The node with this label and all its descendants, with the edges among them."""
@@ -341,11 +349,9 @@ def _checked_edges(edges: Tensor, labels: Sequence[str]) -> Tensor:
         )
     for row in np.flatnonzero(array[:, 0] == array[:, 1])[:1]:
         raise HierarchyError(f"edge {row}: {quoted(labels[array[row, 0]])} is its own parent")
-    again = dag.repeated_row(array, n)
-    if again is not None:
-        child, parent = (labels[node] for node in array[again[0]])
+    for row, first in zip(*dag.repeated_rows(array, n), strict=True):
+        child, parent = (labels[node] for node in array[row])
         raise HierarchyError(
-            f"edges {again[0]} and {again[1]} are the same, {quoted(child)} -> "
-            f"{quoted(parent)}; remove one"
+            f"edges {first} and {row} are the same, {quoted(child)} -> {quoted(parent)}; remove one"
         )
     return edges

@@ -5,25 +5,31 @@
     ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10        fetched with `beltrami data get`
 
 A file's format is told by its ending: .tsv .csv .edges .json .obo .nwk .newick .tree .tre .xml, or
-the names data.noun and data.verb; else by its first characters. A table whose header names ranks
-(kingdom ... species) is one of ranked paths. A folder may hold NCBI's nodes.dmp and names.dmp.
+the names data.noun and data.verb; else by its first characters. Text is read as `text_reader` finds
+it: child and parent, columns of ranks, paths or indented lines. A folder may hold NCBI's nodes.dmp
+and names.dmp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from beltrami.data.delimited import first_lines
 from beltrami.data.edge_json import read_edge_json
 from beltrami.data.edge_list import read_edge_list
 from beltrami.data.gene_ontology import read_gene_ontology
-from beltrami.data.hierarchy import Hierarchy, HierarchyError, did_you_mean
+from beltrami.data.hierarchy import Hierarchy, HierarchyError, did_you_mean, quoted_names
 from beltrami.data.icd10 import read_icd10
 from beltrami.data.ncbi import NODES, TAXA, read_ncbi, read_ncbi_dump
 from beltrami.data.newick import read_newick
 from beltrami.data.obo import read_obo
+from beltrami.data.outline import is_indented, path_separator, read_indented, read_paths
 from beltrami.data.rank_table import is_rank_table, read_rank_table
+from beltrami.data.text import DataWarning, quoted
 from beltrami.data.wordnet import find_wordnet, read_wordnet
 
 Reader = Callable[[Path], Hierarchy]
@@ -31,14 +37,24 @@ Reader = Callable[[Path], Hierarchy]
 DEBIAN_GENE_ONTOLOGY = Path("/usr/lib/R/site-library/GO.db/extdata/GO.sqlite")
 
 
-def read_table(path: Path) -> Hierarchy:
-    """A table of ranked paths if its header names ranks, else an edge list."""
-    return read_rank_table(path) if is_rank_table(path) else read_edge_list(path)
+def text_reader(path: Path) -> Reader:
+    """What reads a text file: the one place where its form is recognised, by its first lines."""
+    if is_rank_table(path):
+        return read_rank_table
+    lines = first_lines(path, error=HierarchyError)
+    if lines and is_indented(lines):
+        return read_indented
+    return read_paths if lines and path_separator(lines) else read_edge_list
+
+
+def read_text(path: Path) -> Hierarchy:
+    """Child and parent, columns of ranks, paths or indented lines."""
+    return text_reader(path)(path)
 
 
 READERS: dict[str, Reader] = {
-    ".tsv": read_table,
-    ".csv": read_table,
+    ".tsv": read_text,
+    ".csv": read_text,
     ".edges": read_edge_list,
     ".json": read_edge_json,
     ".obo": read_obo,
@@ -54,16 +70,45 @@ _HEAD = 1 << 12  # bytes that tell the format
 
 
 def load_hierarchy(
-    spec: str | Path, *, root: str | None = None, ranks: Sequence[str] | None = None
+    spec: str | Path,
+    *,
+    root: str | None = None,
+    ranks: Sequence[str] | None = None,
+    strict: bool = False,
 ) -> Hierarchy:
     """A hierarchy by name or from a file.
+
+    Edges that a file repeats are used once, and its roots, if there are several, are joined under
+    a new one, "(root)"; a `DataWarning` says so.
 
     Args:
         spec: one of `list_hierarchies()`, or a path; a `Path` is never taken for a name.
         root: the label of a node; only it and its descendants are kept.
         ranks: columns of a CSV or TSV file that are ranks, from the top down. Names of ranks that
             biology uses are recognised without.
+        strict: refuse a file that would need such changes.
     """
+    with refuse_changes(strict):
+        return _load(spec, root, ranks)
+
+
+@contextmanager
+def refuse_changes(strict: bool) -> Iterator[None]:
+    """Where `strict`, turn a `DataWarning` into a `HierarchyError`."""
+    if not strict:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        try:
+            yield
+        except DataWarning as change:
+            raise HierarchyError(
+                f"{change}; correct it, or leave strict= (--strict) away"
+            ) from None
+
+
+def _load(spec: str | Path, root: str | None, ranks: Sequence[str] | None) -> Hierarchy:
     named = _NAMED.get(spec) if isinstance(spec, str) else None
     if ranks is not None:
         if named is not None:
@@ -74,7 +119,19 @@ def load_hierarchy(
     else:
         path, reader = _found(spec)
         hierarchy = reader(path)
-    return hierarchy if root is None else hierarchy.subtree(root)
+    if root is not None:
+        return hierarchy.subtree(root)
+    if named is not None or len(hierarchy.roots) == 1:
+        return hierarchy
+    roots = [hierarchy.labels[root] for root in hierarchy.roots.tolist()]
+    joined = hierarchy.with_one_root()
+    warnings.warn(
+        f"{spec}: {len(roots)} roots ({quoted_names(roots)}) are joined under "
+        f"{quoted(joined.labels[-1])}",
+        DataWarning,
+        stacklevel=3,
+    )
+    return joined
 
 
 def list_hierarchies() -> list[str]:
@@ -87,7 +144,7 @@ def _found(spec: str | Path) -> tuple[Path, Reader]:
     try:
         path = Path(spec).expanduser()
         if path.exists():
-            return path, _reader(path)
+            return path, find_reader(path)
     except OSError as error:  # such as a name that is too long, or a folder that is locked
         raise HierarchyError(f"cannot read {spec}: {error.strerror or error}") from error
     except RuntimeError as error:  # ~ of a user who is not there
@@ -100,7 +157,8 @@ def _found(spec: str | Path) -> tuple[Path, Reader]:
     )
 
 
-def _reader(path: Path) -> Reader:
+def find_reader(path: Path) -> Reader:
+    """What reads a file or folder that exists."""
     if path.is_dir():
         for file, reader in _FOLDER_READERS.items():
             if (path / file).is_file():
@@ -111,7 +169,8 @@ def _reader(path: Path) -> Reader:
         )
     if path.name in WORDNET_FILES:
         return read_wordnet
-    return READERS.get(path.suffix.lower()) or _reader_by_content(path)
+    reader = READERS.get(path.suffix.lower()) or _reader_by_content(path)
+    return text_reader(path) if reader is read_text else reader
 
 
 _FOLDER_READERS: dict[str, Reader] = {  # by the file that a folder must hold
@@ -135,7 +194,7 @@ def _reader_by_content(path: Path) -> Reader:
         return read_edge_json
     if head.startswith(b"<"):
         return read_icd10
-    return read_table
+    return read_text
 
 
 def _embedded(name: str) -> Hierarchy:

@@ -6,7 +6,8 @@
 
 A column is known by its name in the header: the ranks of biology in any case, such as `Kingdom` or
 `sub_family`, in any order of columns, or the names that the caller gives, from the top down. Other
-columns are left aside. An empty cell is skipped: the taxon below hangs on the next one above.
+columns are left aside. An empty cell is skipped: the taxon below hangs on the next one above. Rows
+may end before the last column. Levels without names of ranks may be called `level 1`, `level 2` ...
 
 A node is a path, not a name: `alba` below `Tyto` and `alba` below `Motacilla` are two nodes, with
 the labels `alba (Tyto)` and `alba (Motacilla)`. Rows may repeat a path.
@@ -28,6 +29,7 @@ from beltrami.data.ranks import PLACE_OF_RANK, RANKS, plain_rank
 from beltrami.data.text import quoted
 
 MIN_RANKS = 2  # a table has; one column is not a path
+MOST_ANCESTORS = 50  # that a label names
 MISSING_VALUE = "NA"  # what R writes for an empty cell
 
 Key = tuple[int, int, str]  # of a node: its parent or -1, its rank, its name
@@ -43,21 +45,27 @@ def read_rank_table(path: str | Path, ranks: Sequence[str] | None = None) -> Hie
     if isinstance(ranks, str):
         raise TypeError(f"ranks must be a sequence of column names, got the text {ranks!r}")
     path = Path(path)
-    rows = _rows(path)
+    rows = Rows(path, error=HierarchyError, comments=True)
     body = iter(rows)
     header = _header_row(body, rows)
     if header is None:
         raise HierarchyError(f"{path} is empty; its first row must name the ranks")
     columns = _known_columns(header, rows) if ranks is None else _columns(header, rows, ranks)
     keys = _nodes(header, body, rows, columns)
-    titles = [title for title, _ in columns]
+    return hierarchy_of_keys(path, keys, [title for title, _ in columns])
+
+
+def hierarchy_of_keys(
+    path: Path, keys: Sequence[Key], titles: Sequence[str], *, ranked: bool = True
+) -> Hierarchy:
+    """The hierarchy of nodes, parents first, whose ranks have titles."""
     edges = [(node, parent) for node, (parent, _, _) in enumerate(keys) if parent >= 0]
     try:
         return Hierarchy(
             path.stem,
             tuple(_labels(keys, titles)),
             torch.tensor(edges, dtype=torch.int64).reshape(-1, 2),
-            tuple(titles[rank] for _, rank, _ in keys),
+            tuple(titles[rank] for _, rank, _ in keys) if ranked else None,
         )
     except HierarchyError as error:
         raise HierarchyError(f"{path}: {error}") from None
@@ -68,15 +76,15 @@ def _nodes(
 ) -> list[Key]:
     """The nodes of all rows below the header, parents first."""
     node_of: dict[Key, int] = {}
+    width = len(header.fields)
     for row in body:
-        if len(row.fields) != len(header.fields):
-            if rows.is_comment(row.text):
-                continue
-            words = f"as in the header on line {header.line}"
-            raise rows.wrong_columns(row, len(header.fields), words)
+        if len(row.fields) != width and rows.is_comment(row.text):
+            continue
+        if any(row.fields[width:]):
+            raise rows.wrong_columns(row, width, f"as in the header on line {header.line}")
         node = -1
         for rank, (title, column) in enumerate(columns):
-            name = row.fields[column]
+            name = row.fields[column] if column < len(row.fields) else ""
             if name == MISSING_VALUE:
                 raise rows.problem(
                     row.line, f"the {title} is {name!r}; leave the cell of a missing rank empty"
@@ -95,7 +103,7 @@ def _nodes(
 
 def is_rank_table(path: Path) -> bool:
     """Whether a file's first row names two ranks or more, and not a child and its parent."""
-    rows = _rows(path)
+    rows = Rows(path, error=HierarchyError, comments=True)
     header = _header_row(iter(rows), rows)
     if header is None:
         return False
@@ -107,10 +115,6 @@ def is_rank_table(path: Path) -> bool:
 
 def _count_ranks(row: Row) -> int:
     return sum(plain_rank(field) in PLACE_OF_RANK for field in row.fields)
-
-
-def _rows(path: Path) -> Rows:
-    return Rows(path, error=HierarchyError, comments=True)
 
 
 def _header_row(body: Iterator[Row], rows: Rows) -> Row | None:
@@ -167,7 +171,7 @@ def _labels(keys: Sequence[Key], titles: Sequence[str]) -> list[str]:
             detail.update((node, titles[keys[node][1]]) for node in nodes)
             continue
         above = {node: _ancestors(keys, titles, node) for node in nodes}
-        for ancestors in range(1, len(titles) + 1):
+        for ancestors in range(1, max(map(len, above.values())) + 1):
             text_of = {node: ", ".join(above[node][:ancestors]) for node in nodes}
             count = Counter(text_of.values())
             detail.update((node, text) for node, text in text_of.items() if count[text] == 1)
@@ -182,9 +186,9 @@ def _ancestors(
     keys: Sequence[Key], titles: Sequence[str], node: int, *, with_ranks: bool = False
 ) -> list[str]:
     """The names of a node's ancestors, the nearest first; of a root, its rank."""
-    names = []
+    names: list[str] = []
     above = keys[node][0]
-    while above >= 0:
+    while above >= 0 and len(names) < MOST_ANCESTORS:
         parent, rank, name = keys[above]
         names.append(f"{titles[rank]} {name}" if with_ranks else name)
         above = parent

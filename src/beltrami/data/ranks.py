@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+MOST_LEVELS = 30  # columns that may be called level 0, level 1, ...
+
 # From the top down, as NCBI and the Catalogue of Life order them.
 RANKS = tuple(
     """
@@ -16,7 +18,7 @@ RANKS = tuple(
     """.strip()
     .replace("\n    ", " ")
     .split(", ")
-)
+) + tuple(f"level {number}" for number in range(MOST_LEVELS))
 
 
 def plain_rank(text: str) -> str:

@@ -11,6 +11,10 @@ MAX_WHOLE_FILE = 1 << 28  # characters; for formats that cannot be read line by 
 QUOTED_CHARACTERS = 80  # of a line, at most, in an error
 
 
+class DataWarning(UserWarning):
+    """A file was read, but not as it stands; the message says what was changed."""
+
+
 def read_lines(
     path: Path, *, error: type[ValueError] = ValueError, max_length: int = MAX_LINE
 ) -> Iterator[tuple[int, str]]:

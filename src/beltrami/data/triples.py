@@ -22,7 +22,7 @@ from torch import Tensor
 
 from beltrami.checks import check_choice, check_unique
 from beltrami.data.delimited import Rows
-from beltrami.data.text import quoted
+from beltrami.data.text import DataWarning, quoted
 
 SPLITS = ("train", "valid", "test")
 COLUMNS = ("head", "relation", "tail")
@@ -218,6 +218,7 @@ def load_triples(folder: str | Path, *, name: str | None = None) -> TripleSet:
         if total > len(rows):
             warnings.warn(
                 f"{path} repeats {total - len(rows)} of its {total} triples; each is used once",
+                DataWarning,
                 stacklevel=2,
             )
         tensors[split] = torch.tensor(list(rows), dtype=torch.int64)

@@ -73,6 +73,10 @@ class DiagnoseConfig:
     tensor: str = ""
     """Which tensor or array of a file that has several."""
 
+    strict: bool = False
+    """Refuse a taxonomy with repeated edges or several roots, which are otherwise removed and
+    joined, with a note."""
+
     label: str = ""
     """Which column of a table has the labels."""
 

@@ -34,7 +34,7 @@ from beltrami.data.atomic import to_json, write_atomically
 from beltrami.data.output_folder import OutputFolder
 from beltrami.data.vectors import Unembedding, VectorsError
 from beltrami.data.vectors.unembedding import as_rows, output_table
-from beltrami.diagnosis.config import FILES, PARTS, DiagnoseConfig, Part
+from beltrami.diagnosis.config import FEWEST, FILES, PARTS, DiagnoseConfig, Part
 from beltrami.diagnosis.curvature import curvature
 from beltrami.diagnosis.pictures import pictures
 from beltrami.diagnosis.products import products
@@ -315,11 +315,16 @@ class _Work:
                 "points": source.count,
                 "facts": source.facts,
             },
-            "notes": source.notes(),
+            "notes": [*source.notes(), *self._few_points()],
             "verdict": verdict,
             "parts": {name: parts[name] for name in PARTS if name in parts},
             "keys": {name: keys[name] for name in PARTS if name in parts},
         }
+
+    def _few_points(self) -> list[str]:
+        count = self.source.count
+        few = f"{count} points are few: with less than {FEWEST} no difference to noise can be told"
+        return [few] if count < FEWEST else []
 
     def _write(self, document: dict[str, Any]) -> None:
         write_atomically(self.path, to_json(document))

@@ -24,14 +24,17 @@ from beltrami.analysis.matrices import (
 )
 from beltrami.analysis.null_models import gaussian_at_radii, gaussian_like
 from beltrami.data.delimited import Rows
-from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX
+from beltrami.data.edge_list import COLUMN_NAMES, GRAPH_SUFFIX, read_edge_list
 from beltrami.data.graph_splits import first_of_each
 from beltrami.data.graphs import Graph, load_network
-from beltrami.data.hierarchy import HierarchyError
-from beltrami.data.load import READERS, WORDNET_FILES, list_hierarchies
+from beltrami.data.hierarchy import HierarchyError, quoted_names
+from beltrami.data.load import READERS, WORDNET_FILES, find_reader, list_hierarchies
 from beltrami.data.text import is_number
 from beltrami.data.vectors import Vectors, VectorsError, list_vectors, open_vectors
 from beltrami.data.vectors.csv_file import DELIMITERS
+from beltrami.data.vectors.source import PICKLES
+from beltrami.data.vectors.source import READERS as VECTOR_READERS
+from beltrami.data.vectors.words import mark_of, without_mark
 from beltrami.diagnosis.config import DiagnoseConfig
 
 FEWEST = 4  # points that have a δ
@@ -42,6 +45,7 @@ _NEARLY = 1e-6  # of the largest distance, which may be rounding
 _MOSTLY = 0.95  # of the entries
 _SLACK = 1e-5  # of the largest distance, which rounding may cost it
 _RANDOM_GRAPH_TRIES = 3
+_COLUMNS_NAMED = 20
 _LINES_LOOKED_AT = 20  # of a table that may be one of edges
 _TABLES = (*DELIMITERS, ".txt")  # that may be of edges or of something else
 _GRAPH_ENDS = ({"source", "target"}, {"from", "to"})  # as headers of graphs call them
@@ -148,8 +152,12 @@ class VectorSource(PointSource):
     def __init__(self, vectors: Vectors, metric: FlatMetric, tick: Tick) -> None:
         super().__init__(vectors, metric)
         norms = torch.empty(vectors.rows, dtype=torch.float64)
+        named = len(vectors.columns) == vectors.width
+        whole = torch.full((vectors.width,), named)
         for first, block in vectors.blocks():
             wide = block.double()
+            if named:
+                whole &= (wide == wide.round()).all(0)
             norms[first : first + len(block)] = torch.linalg.vector_norm(wide, dim=1)
             tick((first + len(block)) / vectors.rows)
         finite, zero = torch.isfinite(norms), norms == 0
@@ -159,11 +167,15 @@ class VectorSource(PointSource):
         self.count = len(self.usable)
         self.labels = self._chosen(vectors.labels)
         self.words = self._chosen(vectors.words)
+        self._mark = mark_of(self.labels or ())
         self.facts = {"rows": vectors.rows, "dimensions": vectors.width}
         self.facts["rows_that_are_not_finite"] = int((~finite).sum())
         self.facts["rows_of_zeros"] = int(zero.sum())
         if metric == "angle":
             self.facts["rows_without_a_direction_left_out"] = int(zero.sum())
+        self._whole = [vectors.columns[place] for place in whole.nonzero()[:, 0].tolist()]
+        if vectors.columns:
+            self.facts["columns"] = quoted_names(vectors.columns, _COLUMNS_NAMED)
         if vectors.tensor:
             self.facts["tensor"] = vectors.tensor
         self._check_enough()
@@ -172,6 +184,10 @@ class VectorSource(PointSource):
         if values is None or self.count == len(values):
             return values
         return [values[row] for row in self.usable.tolist()]
+
+    def label(self, row: int) -> str:
+        """What to call a point; a token without the mark of its vocabulary."""
+        return without_mark(super().label(row), self._mark)
 
     def points(self, rows: Tensor) -> Tensor:
         """The vectors of usable rows, float64."""
@@ -188,8 +204,14 @@ class VectorSource(PointSource):
         return drawn.points
 
     def notes(self) -> list[str]:
-        """Rows that were left out."""
+        """Rows that were left out, and columns that may not be dimensions."""
         notes = []
+        if 0 < len(self._whole) < self.vectors.width:
+            names = quoted_names(self._whole, _COLUMNS_NAMED)
+            notes.append(
+                f"dimensions with whole numbers alone, unlike others: {names}; if one is a class "
+                f"or a number of the row, give --besides {self._whole[0]}"
+            )
         if broken := self.facts["rows_that_are_not_finite"]:
             notes.append(f"{broken:,} of {self.facts['rows']:,} rows are not finite: left out")
         if lost := self.facts.get("rows_without_a_direction_left_out"):
@@ -380,7 +402,7 @@ def random_network(nodes: int, edges: int, seed: int) -> Graph:
 def _open_graph(config: DiagnoseConfig, tick: Tick) -> GraphSource:
     """A graph; where nothing but whole numbers said so, an error says what else it may be."""
     try:
-        return GraphSource(load_network(config.source), tick)
+        return GraphSource(load_network(config.source, strict=config.strict), tick)
     except ValueError as error:
         if config.kind == "auto" and _may_be_vectors(Path(config.source).expanduser()):
             raise ValueError(
@@ -398,16 +420,29 @@ def _is_graph(source: str) -> bool:
         return True
     suffix = path.suffix.lower()
     if suffix not in (*_TABLES, GRAPH_SUFFIX) or not path.is_file():
-        return suffix in READERS
+        other = suffix not in (*VECTOR_READERS, *PICKLES) and path.is_file()
+        return suffix in READERS or (other and _has_form(path))
     headers, rows = _first_rows(path)
     _refuse_weights(path, headers)
     if suffix == GRAPH_SUFFIX:
         return True
     # A table may be of vectors or of edges: it has edges if that is what it can be read as, which
-    # is two columns, none of which has fractions.
-    fields = list(itertools.chain.from_iterable(rows[1:] or rows))
-    two_columns = bool(rows) and all(len(row) == 2 for row in rows)
-    return two_columns and not any(is_number(f) and not _is_whole(f) for f in fields)
+    # is two columns, none with fractions; or columns of ranks, beside at most one of numbers.
+    columns = [list(filter(None, column)) for column in itertools.zip_longest(*(rows[1:] or rows))]
+    fields = list(itertools.chain.from_iterable(columns))
+    if not rows or any(is_number(f) and not _is_whole(f) for f in fields):
+        return False
+    if all(len(row) == 2 for row in rows):
+        return True
+    return sum(all(map(is_number, column)) for column in columns) < 2 and _has_form(path)
+
+
+def _has_form(path: Path) -> bool:
+    """Whether a text file has a form that only taxonomies have."""
+    try:
+        return find_reader(path) is not read_edge_list
+    except HierarchyError:
+        return False
 
 
 def _refuse_weights(path: Path, headers: list[list[str]]) -> None:

@@ -12,6 +12,7 @@ their coordinates (the space part, in the Lorentz model), so a layer's input and
 shapes that they have in an ordinary network.
 """
 
+from beltrami.geometry.manifold import check_model
 from beltrami.nn.attention import Attention
 from beltrami.nn.batchnorm import BatchNorm
 from beltrami.nn.borders import Lift, Lower
@@ -38,7 +39,7 @@ from beltrami.nn.pointwise import Activation, Dropout
 from beltrami.nn.pool import Pool
 from beltrami.nn.positions import LearnedPositions, Rotary
 from beltrami.nn.residual import Residual
-from beltrami.nn.sequential import Sequential, check_chain, check_model
+from beltrami.nn.sequential import Sequential, check_chain
 from beltrami.nn.transformer import TransformerBlock
 
 __all__ = [

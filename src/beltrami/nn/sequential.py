@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from beltrami.geometry.curvature import shares_curvatures
-from beltrami.geometry.manifold import learnable_curvatures, manifolds_of
 from beltrami.nn.layer import Layer
 
 
@@ -78,25 +77,3 @@ def _leaves(layers: Iterable[nn.Module], prefix: str = "") -> Iterator[tuple[str
             yield from _leaves(layer, f"{prefix}{i}.")
         elif isinstance(layer, Layer):
             yield f"{prefix}{i}", layer
-
-
-def check_model(model: nn.Module) -> None:
-    """Raise `ValueError` if a layer's learnable curvature does not belong to the model.
-
-    A manifold is a plain object, so a `Curvature` that no module registers, or a curvature tensor
-    that is no parameter or buffer, is neither trained, nor saved, nor moved to another device.
-    Register it once: `self.curvature = Curvature(1.0)`. Copies of a layer made by `deepcopy` have
-    curvatures of their own: build layers in a loop instead.
-    """
-    owned = {id(module) for module in model.modules()}
-    owned |= {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    for name, module in model.named_modules():
-        for manifold in manifolds_of(module):
-            for curvature in learnable_curvatures(manifold):
-                if id(curvature) not in owned:
-                    what = type(curvature).__name__
-                    raise ValueError(
-                        f"{name or type(module).__name__} works on {manifold!r}, whose {what} "
-                        "no module of the model has registered, so it is not trained, saved or "
-                        "moved: set it as an attribute of the model, once"
-                    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
+from beltrami.geometry.manifold import check_model
 from beltrami.optim.adam import RiemannianAdam, RiemannianAdamW
 from beltrami.optim.checks import check_choice
 from beltrami.optim.groups import param_groups
@@ -33,9 +34,11 @@ def create_optimizer(
 ) -> RiemannianOptimizer:
     """An optimiser with the parameter groups of `param_groups(model, ...)`.
 
+    A learnable curvature that no module of the model has registered is a `ValueError`.
+
     Args:
         model: any module; without points and curvatures the optimiser is torch's own.
-        name: "adam", "adamw" or "sgd".
+        name: "adam", "adamw" or "sgd", in any case.
         lr: learning rate.
         weight_decay: of what may decay, see `param_groups`; none by default, also for "adamw",
             whose class has 0.01.
@@ -44,7 +47,12 @@ def create_optimizer(
         point_weight_decay: of points, a pull to the origin.
         options: of the optimiser: betas, eps, momentum, fused, nonfinite, ...
     """
+    name, given = str(name).lower(), cast(Any, model)
     check_choice("name", name, tuple(OPTIMIZERS))
+    if not isinstance(given, nn.Module):
+        OPTIMIZERS[name](given, lr=lr)  # type: ignore[call-arg]  # says what parameters lack
+        raise TypeError(f"model must be a torch.nn.Module, got {type(given).__name__}")
+    check_model(model)
     groups = param_groups(
         model,
         weight_decay=weight_decay,

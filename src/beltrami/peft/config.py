@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from peft.config import PeftConfig
@@ -17,6 +18,14 @@ Learned = Literal["no", "module", "layer", "token"]
 NormSource = Literal["input", "residual"]
 Reference = Literal["paper", "repo"]
 
+LOADING = """This is a HypLoRA adapter. `import beltrami.peft` first, which registers the method;
+without it loading raises `KeyError: 'HYPLORA'`.
+
+```python
+import beltrami.peft  # pip install "beltrami[peft]"
+from peft import AutoPeftModel
+```
+"""
 FORMAT = 1  # of adapter_config.json; raised when an older beltrami would misread a newer file
 CURVATURE_BOUNDS = (1e-3, 1e3)  # of a learned curvature
 MOST_CURVATURE = 1e6  # of one that is not learned; its products with norms are to be float32
@@ -106,6 +115,16 @@ class HypLoraConfig(PeftConfig):
         if isinstance(self.exclude_modules, list):
             self.exclude_modules = set(self.exclude_modules)  # type: ignore[assignment]
         self.check()
+
+    def save_pretrained(self, save_directory: str, **kwargs: Any) -> None:
+        """Write the config and, into PEFT's model card beside it, what loading needs."""
+        super().save_pretrained(save_directory, **kwargs)
+        for folder in (Path(save_directory), Path(save_directory).parent):  # of a named adapter
+            card = folder / "README.md"
+            text = card.read_text(encoding="utf-8") if card.is_file() else ""
+            head, end, body = text.partition("\n---\n")
+            if "library_name: peft" in head and LOADING not in body:
+                card.write_text(f"{head}{end}\n{LOADING}\n{body}", encoding="utf-8")
 
     @property
     def curvatures(self) -> tuple[float, ...]:

@@ -147,11 +147,14 @@ class TaxonomyConfig(RunConfig):
     data: str = option("wordnet-mammals", in_data_digest=True)
     """The taxonomy: wordnet-mammals or carnivores (always there), wordnet-nouns, wordnet-verbs,
     ncbi, go-bp, go-mf, go-cc, hpo, icd-10-cm, icd-10 (see `beltrami data`), or the path of your
-    own file: TSV, CSV or JSON with child and parent, TSV or CSV with columns of ranks, OBO, Newick,
-    or WordNet's data.noun."""
+    own file, of one of the forms above, or WordNet's data.noun."""
 
     root: str | None = option(None, in_data_digest=True)
     """Take only this node and what is below it; its label."""
+
+    strict: bool = option(False, in_data_digest=True)
+    """Refuse a file with repeated edges or several roots, which are otherwise removed and joined,
+    with a note."""
 
     def data_name(self) -> str:
         """The data's name, or its file's, and the root."""

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from beltrami.data.text import DataWarning
 from beltrami.recipes.recipe import Arm, Recipe
 from beltrami.train.processes import Processes, ProcessLostError
 from beltrami.train.progress import ProgressListener
@@ -168,6 +170,7 @@ def _begin(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it, and ends us
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     torch.set_num_threads(threads)
+    warnings.simplefilter("ignore", DataWarning)  # the first process has printed it
     try:
         recipe = kind(config)
         recipe.prepare(ProgressListener(), device)

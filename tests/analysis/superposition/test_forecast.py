@@ -416,6 +416,8 @@ def test_as_json_and_as_a_picture() -> None:
     svg = found.plot().svg
     assert "target 0.05" in svg
     assert "reaches 0.05 at width 139" in svg
+    assert f"The band is that of exponents from {found.low:.3g} to {found.high:.3g}." in svg
+    assert svg.count('<path class="band') == 1
     assert "target" not in forecast(TOY_WIDTHS, TOY).plot().svg
     for target in (0.9, 0.3, 1e-9):  # before the data, among them, and far beyond
         forecast(TOY_WIDTHS, TOY, target=target).plot()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from beltrami.data.vectors import VectorsError, open_vectors
+from beltrami.data.vectors.source import refuse_missing_path
 from tests.data.vectors.tables import MATRIX, check_reads
 
 
@@ -47,11 +48,39 @@ def test_pickles_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["data/a.csv", "a.npy", Path("glove"), Path("org/name"), "x/y.bin"]
+    "source",
+    [
+        "data/a.csv",
+        "a.npy",
+        Path("glove"),
+        Path("org/name"),
+        "x/y.bin",
+        "runs/nosuch",
+        "./name",
+        "a/b/c",
+        "~/no-such-folder-here",
+        "here/name",
+    ],
 )
-def test_a_path_that_is_not_there_is_no_name(source: str | Path) -> None:
-    with pytest.raises(VectorsError, match=f"{source}: no such file or folder"):
+def test_a_path_that_is_not_there_is_no_name(
+    source: str | Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beltrami.data.vectors.source.open_hub", pytest.fail)
+    Path("here").mkdir()
+    with pytest.raises(VectorsError, match=f"^{source}: no such file or folder; "):
         open_vectors(source)
+
+
+def test_a_missing_path_is_answered_with_names_that_are_there() -> None:
+    Path("runs/hierarchy-mammals").mkdir(parents=True)
+    near = r"runs/hierarchy-mamals: .*; did you mean 'hierarchy-mammals'\?"
+    with pytest.raises(VectorsError, match=near):
+        open_vectors("runs/hierarchy-mamals")
+    with pytest.raises(VectorsError, match=r"runs/x/y: .*; .*runs has 'hierarchy-mammals'"):
+        refuse_missing_path("runs/x/y")
+    refuse_missing_path("runs/hierarchy-mammals")
+    for name in ("org/name", "org/name-2.5", "smollm2"):
+        refuse_missing_path(name)
 
 
 def test_unknown_names_get_a_hint() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from beltrami.data.vectors.words import letters_only, words_of
+from beltrami.data.vectors.words import letters_only, mark_of, without_mark, words_of
 
 
 def byte_level(text: str) -> str:
@@ -89,3 +89,18 @@ def test_a_trained_byte_level_tokenizer() -> None:
         text = tokenizer.decoder.decode([token])
         whole = text.startswith(" ") and text[1:].isalpha()
         assert word == (text[1:] if whole else None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "readable"),
+    [
+        (["Ġdog", "ing", "ĠcafÃ©", "Ġ", "<s>"], ["dog", "ing", "café", "Ġ", "<s>"]),
+        (["▁dog", "ing", "▁", "▁the"], ["dog", "ing", "▁", "the"]),
+        (["dog", "##ing", "##s", "##"], ["dog", "ing", "s", "##"]),
+        (["dog</w>", "do"], ["dog", "do"]),
+        (["dog", "Ā", "row 3"], ["dog", "Ā", "row 3"]),
+    ],
+)
+def test_tokens_are_read_without_marks(tokens: list[str], readable: list[str]) -> None:
+    mark = mark_of(tokens)
+    assert [without_mark(token, mark) for token in tokens] == readable

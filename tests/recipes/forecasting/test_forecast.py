@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,8 @@ def test_a_target_above_all_losses(tmp_path: Path, target: float) -> None:
     else:
         assert "by this law any width reaches 1000" in said
         assert rows["Width for it"] == "below 1"
-    near = forecast_file(ask(tmp_path, save(tmp_path, 1.0), 0.5)).document["forecast"]
+    config = replace(ask(tmp_path, save(tmp_path, 1.0), 0.5), fresh=True)
+    near = forecast_file(config).document["forecast"]
     assert not near["warnings"]
 
 

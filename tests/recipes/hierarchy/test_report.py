@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from beltrami.data import load_hierarchy
+from beltrami.data.text import DataWarning
 from beltrami.geometry import PoincareBall, lorentz, poincare
 from beltrami.recipes.hierarchy import report
 from beltrami.recipes.hierarchy.config import HierarchyConfig
@@ -217,7 +218,8 @@ def test_a_part_of_a_tree_is_drawn_with_its_edges(
 def test_several_roots_meet_in_the_middle(tmp_path: Path) -> None:
     path = tmp_path / "forest.tsv"
     path.write_text("child\tparent\nb\ta\nc\ta\ny\tx\nz\tx\n")
-    recipe, run_result = finished(tmp_path / "out", path, models=("lorentz",), seeds=1)
+    with pytest.warns(DataWarning, match="2 roots"):
+        recipe, run_result = finished(tmp_path / "out", path, models=("lorentz",), seeds=1)
     figure = hierarchy_page(recipe, run_result).figures[0]
     assert "(root)" in figure.svg
 

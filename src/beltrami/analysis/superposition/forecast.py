@@ -58,6 +58,7 @@ MOST_BEYOND = 4.0  # times the widest, and below the narrowest
 # How far from the widths an interval's ends are sought; beyond is as good as no end.
 FAR = 1e9
 _GRID = 48
+_MOST_BAND = 10.0
 _SHOWN = 60  # points of a fitted curve
 # Floors that are tried, as shares of the smallest loss: even ones, and nearer and nearer to it.
 _EVEN, _NEAR = 31, 16
@@ -170,23 +171,26 @@ class Forecast(Result):
         return {**self.as_json(), "scale": self.scale if math.isfinite(self.scale) else None}
 
     def plot(self) -> Picture:
-        """The losses, the law up to the target, and the target with its interval."""
+        """The losses, the law with its exponent's interval, and the target with its own."""
         first, last = self.widths[0], self.widths[-1]
         ends = [w for w in (self.width, self.width_high) if first / FAR <= w <= FAR * last]
         first, last = min(first, *ends, first), max(last, *ends, last)
         steps = torch.linspace(math.log(first), math.log(last), _SHOWN, dtype=torch.float64)
         along = steps.exp().tolist()
         name = f"α = {self.exponent:.2f}" + (f", B = {self.floor:.3g}" if self.floor else "")
+        law = [self.at(width) for width in along]
         lines = [
             Series("losses", self.widths, self.losses),
-            Series(name, along, [self.at(width) for width in along]),
+            Series(name, along, law, *self._band(along, law)),
         ]
         description = "Losses and the law fitted to them."
+        if lines[1].low is not None:
+            description += f" The band is that of exponents from {self.low:.3g} to {self.high:.3g}."
         if not math.isnan(self.target):
             low, high = max(self.width_low, first), min(self.width_high, last)
             where = [low, high] if low <= high else [first, last]
             lines.append(Series(f"target {self.target:.3g}", where, [self.target] * 2))
-            description = (
+            description += " " + (
                 f"By the law no width reaches {self.target:.3g}."
                 if math.isinf(self.width)
                 else f"The law reaches {self.target:.3g} at width {self.width:.3g}, with an "
@@ -202,6 +206,25 @@ class Forecast(Result):
             y_log=True,
         )
         return Picture(chart)
+
+    def _band(
+        self, along: list[float], law: list[float]
+    ) -> tuple[list[float], list[float]] | tuple[None, None]:
+        """The losses of the exponents in the interval, by laws through the middle of the widths.
+
+        Nothing where the interval has no ends; cut off at `_MOST_BAND` times the law.
+        """
+        if not math.isfinite(self.low + self.high):
+            return None, None
+        middle = sum(map(math.log, self.widths)) / len(self.widths)
+        low, high = [], []
+        for width, loss in zip(along, law, strict=True):
+            off = math.log(width) - middle
+            ends = [(self.exponent - end) * off for end in (self.low, self.high)]
+            above = [exp_or_inf(end) * (loss - self.floor) + self.floor for end in ends]
+            low.append(max(min(above), loss / _MOST_BAND))
+            high.append(min(max(above), loss * _MOST_BAND))
+        return low, high
 
 
 def forecast(

@@ -104,13 +104,15 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
             text = fields[column]
             number = float(text) if is_number(text) else math.nan
             extras[survey.names[column]].append(number if numeric[column] else text)
-    return ArrayVectors(
+    vectors = ArrayVectors(
         matrix,
         path,
         labels=None if layout.label is None else labels,
         extras=extras,
         choices=[*([] if label is None else [label]), *(f"besides={name}" for name in besides)],
     )
+    vectors.columns = [survey.names[column] for column in layout.vectors]
+    return vectors
 
 
 def _read(path: Path) -> Iterator[Record]:

@@ -31,8 +31,8 @@ class ParquetVectors(Vectors):
     ) -> None:
         """The vectors in `columns` of an opened file; one column of lists, if it is one."""
         super().__init__(path, table_shape((file.metadata.num_rows, width), str(path)), **details)
-        self._file, self._columns = file, list(columns)
-        self._lists = _is_list(file.schema_arrow.field(self._columns[0]).type)
+        self._file, self.columns = file, list(columns)
+        self._lists = _is_list(file.schema_arrow.field(self.columns[0]).type)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, Tensor]]:
         """(first row, float32 block of at most `rows` rows), in order, until all were given."""
@@ -58,21 +58,21 @@ class ParquetVectors(Vectors):
     def _batches(
         self, rows: int, groups: Sequence[int], first: int
     ) -> Iterator[tuple[int, Tensor]]:
-        for batch in self._file.iter_batches(rows, row_groups=groups, columns=self._columns):
+        for batch in self._file.iter_batches(rows, row_groups=groups, columns=self.columns):
             if not batch.num_rows:
                 continue
             if self._lists:
-                block = self._list_block(batch.column(self._columns[0]), first)
+                block = self._list_block(batch.column(self.columns[0]), first)
             else:
                 block = np.empty((batch.num_rows, self.width), dtype=np.float32)
-                for place, name in enumerate(self._columns):
+                for place, name in enumerate(self.columns):
                     where = f"{self.path}, column {name!r}"
                     block[:, place] = narrowed(_numbers(batch.column(name)), where, first)
             yield first, torch.from_numpy(block)
             first += batch.num_rows
 
     def _list_block(self, column: Any, first: int) -> NDArray[np.float32]:
-        where = f"{self.path}, column {self._columns[0]!r}"
+        where = f"{self.path}, column {self.columns[0]!r}"
         lengths = np.array([-1 if size is None else size for size in _lengths(column)])
         wrong = np.flatnonzero(lengths != self.width)
         if len(wrong):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from beltrami.data.hierarchy import did_you_mean
+from beltrami.data.hierarchy import did_you_mean, quoted_names
 from beltrami.data.vectors.arrays import open_npy, open_npz
 from beltrami.data.vectors.csv_file import open_csv
 from beltrami.data.vectors.gguf_file import open_gguf
@@ -74,7 +75,7 @@ def list_vectors() -> list[str]:
 
 
 def existing_path(source: str | Path) -> Path | None:
-    """The path, if it is one and no name; a `Path` that is not there is an error at once."""
+    """The path, if it is one and no name; a path that is not there is an error at once."""
     if isinstance(source, str) and source in NAMED:
         return None
     try:
@@ -84,9 +85,38 @@ def existing_path(source: str | Path) -> Path | None:
     except (OSError, RuntimeError, ValueError) as error:  # too long, ~ of nobody, a NUL in it
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise VectorsError(f"cannot read {str(source)!r}: {reason}") from error
-    if isinstance(source, Path) or path.suffix.lower() in (*READERS, *OTHER_ENDINGS):
-        raise VectorsError(f"{source}: no such file or folder; correct the path")
+    if isinstance(source, Path):
+        raise _missing(source, path)
+    refuse_missing_path(source)
     return None
+
+
+def refuse_missing_path(source: str) -> None:
+    """Raise `VectorsError` for a text that can only be a path, and is not there.
+
+    Others, `org/name`, may be models on the hub: a path starts with `.`, `/`, `~` or `runs/`, has
+    more than one `/`, the ending of a file, or a first part that is a folder here.
+    """
+    path = Path(source)
+    with contextlib.suppress(RuntimeError):  # ~ of nobody
+        path = path.expanduser()
+    inside = len(path.parts) > 1 and Path(path.parts[0]).is_dir()
+    marked = source.startswith((".", "/", "~", "runs/")) or source.count("/") > 1
+    ending = path.suffix.lower() in (*READERS, *OTHER_ENDINGS)
+    if (inside or marked or ending) and not path.exists():
+        raise _missing(source, path)
+
+
+def _missing(source: str | Path, path: Path) -> VectorsError:
+    """What is not there, and what is in the nearest folder that is."""
+    while not path.parent.exists():
+        path = path.parent
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    hint = did_you_mean(path.name, names)
+    hint = hint or f"{path.parent.resolve()} has {quoted_names(names) or 'nothing'}"
+    return VectorsError(f"{source}: no such file or folder; {hint}")
 
 
 def _open_name(source: str, tensor: str | None) -> Vectors:

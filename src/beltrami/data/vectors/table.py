@@ -43,6 +43,8 @@ class Vectors(ABC):
     """Where rows are tokens: the rows that no token has, such as padding for the hardware."""
     extras: Mapping[str, Column]
     """Further columns of a CSV or parquet table, by name."""
+    columns: Sequence[str]
+    """Of such a table, the names of the columns that are the vectors."""
     tensor: str | None
     """Which tensor of the source it is, where there are several."""
 
@@ -63,6 +65,7 @@ class Vectors(ABC):
         self.words = None
         self.tokenless = ()
         self.extras = extras or {}
+        self.columns = ()
         self.tensor = tensor
         self.path = path
         self.content: str | None = None

@@ -12,6 +12,7 @@ words. A word counts only if it consists of letters.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -21,7 +22,7 @@ FREQUENT = 0.01  # of the tokens; any vocabulary may hold a mark or two as chara
 
 def words_of(tokens: Sequence[str]) -> list[str | None]:
     """For each token the word that it stands for, as it is written; None where it is no word."""
-    word = _RULES[_marker(tokens)]
+    word = _RULES[mark_of(tokens)]
     return [word(token) for token in tokens]
 
 
@@ -30,7 +31,22 @@ def letters_only(text: str) -> str | None:
     return text if text.isalpha() else None
 
 
-def _marker(tokens: Sequence[str]) -> str:
+def without_mark(token: str, mark: str) -> str:
+    """A token as people read it, where `mark` is its vocabulary's; spaces alone stay as they are.
+
+    >>> without_mark("Ġcaf\u00c3\u00a9", "Ġ")
+    'café'
+    """
+    text = token
+    if mark == BYTE_LEVEL:
+        with contextlib.suppress(KeyError, UnicodeDecodeError):
+            text = bytes(_byte_alphabet()[letter] for letter in token).decode("utf-8")
+    elif mark:
+        text = token.removeprefix(mark).removesuffix(mark)
+    return text.strip() or token
+
+
+def mark_of(tokens: Sequence[str]) -> str:
     """The mark that most tokens have, or ""."""
     counts = {
         BYTE_LEVEL: sum(token.startswith(BYTE_LEVEL) for token in tokens),

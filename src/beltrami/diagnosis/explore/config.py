@@ -62,6 +62,10 @@ class ExploreConfig:
     """Columns of numbers in a CSV or parquet file that are no dimensions of its vectors; the page
     can be coloured by them."""
 
+    strict: bool = False
+    """Refuse a taxonomy with repeated edges or several roots, which are otherwise removed and
+    joined, with a note."""
+
     trial: str = ""
     """Which trial of a run, by the name of its folder: the best of each model has points. Without
     it the best in one hyperbolic space."""

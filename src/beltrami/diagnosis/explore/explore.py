@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from beltrami import __version__
 from beltrami.data.atomic import write_atomically
 from beltrami.data.output_folder import not_writable
+from beltrami.data.text import DataWarning
 from beltrami.diagnosis.config import DiagnoseConfig
 from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.diagnosis.explore.graph_cloud import graph_cloud
@@ -34,6 +36,8 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
     if config.method == "horopca":
         raise ValueError("--method horopca is for points of a run")
     source = open_source(_as_diagnosis(config), tick)
+    for note in source.notes():
+        warnings.warn(f"{source.name}: {note}", DataWarning, stacklevel=2)
     if isinstance(source, GraphSource):
         why = f"{config.source} is a graph"
         refuse_given(config, ("metric", "tensor", "label", "besides"), why)
@@ -87,6 +91,7 @@ def _as_diagnosis(config: ExploreConfig) -> DiagnoseConfig:
         tensor=config.tensor,
         label=config.label,
         besides=config.besides,
+        strict=config.strict,
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from beltrami.data.cache import MissingDataError, cache_folder, file_digest, path_of
 from beltrami.data.catalogue import find
 from beltrami.data.lock import locked
+from beltrami.data.vectors.source import refuse_missing_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,6 +81,7 @@ def open_language_model(name: str) -> LanguageModel:
     else:
         from transformers import AutoConfig
 
+        refuse_missing_path(name)
         try:
             config = AutoConfig.from_pretrained(name)
         except (OSError, ValueError) as error:
@@ -105,6 +107,7 @@ def load_causal(source: str, dtype: torch.dtype = torch.float32) -> tuple[Any, A
     _check_transformers()
     from transformers import AutoModelForCausalLM
 
+    refuse_missing_path(source)
     place = str(_smollm2_folder()) if source == SMOLLM2 else source
     tokenizer = load_tokenizer(place, source)
     try:

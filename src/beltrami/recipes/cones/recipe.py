@@ -54,7 +54,9 @@ class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
 
     def __init__(self, config: ConesConfig) -> None:
         super().__init__(config)
-        self.hierarchy: Hierarchy = load_hierarchy(config.data, root=config.root)
+        self.hierarchy: Hierarchy = load_hierarchy(
+            config.data, root=config.root, strict=config.strict
+        )
         self.split(max(config.shares), 0)  # too small a hierarchy shows now
 
     @lru_cache(maxsize=8)  # noqa: B019 - a recipe lives as long as its run

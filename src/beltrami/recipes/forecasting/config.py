@@ -47,6 +47,9 @@ class ForecastConfig:
     out: Path | None = None
     """Folder for forecast.json and report.html; without it runs/forecast-FILE."""
 
+    fresh: bool = False
+    """Replace a forecast of other data or options in the folder."""
+
     json: bool = False
     """Print forecast.json and the files' paths on stdout instead of a table."""
 
@@ -67,9 +70,9 @@ class ForecastConfig:
 
     def settings(self) -> dict[str, Any]:
         """The options that say what is computed, JSON-able."""
-        return plain_settings(self, besides=("out", "json"))
+        return plain_settings(self, besides=("out", "fresh", "json"))
 
     def command(self) -> str:
         """The command line that repeats this."""
-        options = option_words(self, besides=("file", "json"))
+        options = option_words(self, besides=("file", "fresh", "json"))
         return shlex.join(["beltrami", "forecast", str(self.file), *options])

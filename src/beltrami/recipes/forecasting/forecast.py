@@ -19,6 +19,8 @@ Numbers that are not finite are null.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from beltrami.analysis.superposition import Forecast, forecast
 from beltrami.data.cache import file_digest
@@ -74,9 +76,19 @@ def forecast_file(config: ForecastConfig) -> Written:
     folder = OutputFolder(config.folder)
     folder.check_writable()
     with folder.locked():
-        folder.document(DOCUMENT, SCHEMA, "forecast")
+        before = folder.document(DOCUMENT, SCHEMA, "forecast")
+        if before is not None and not config.fresh and _inputs(before) != _inputs(document):
+            raise ValueError(
+                f"{config.folder / DOCUMENT} is of other data or options; give --fresh to replace "
+                "it, or another --out"
+            )
         page = forecast_page(document, result.plot().svg)
         return write(config.folder, DOCUMENT, document, page)
+
+
+def _inputs(document: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What a forecast was made of, wherever the file lies."""
+    return document.get("source", {}).get("digest"), {**document.get("settings", {}), "file": ""}
 
 
 def answer(result: Forecast) -> str:

@@ -31,11 +31,17 @@ FLOORS = {
 }
 
 
+WHAT_IS_SHOWN = (
+    "Both axes are logarithmic. The band has the exponents of the 95 % interval; the line of a "
+    "target goes from end to end of the width's."
+)
+
+
 def forecast_page(document: dict[str, Any], svg: str) -> Page:
     """The page of a document of forecast.json, with the picture of its losses and law."""
     source, regime = document["source"], document["forecast"]["regime"]
     warnings = document["forecast"]["warnings"]
-    figure = Figure("Loss over width", svg, "Both axes are logarithmic.", wide=True)
+    figure = Figure("Loss over width", svg, WHAT_IS_SHOWN, wide=True)
     return Page(
         title=f"{source['file']}: loss over width",
         lead=document["answer"],

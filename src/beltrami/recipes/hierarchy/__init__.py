@@ -3,15 +3,11 @@
 `HierarchyEmbedding` is the same in Python, for one geometry.
 """
 
-from typing import Any
+from beltrami.lazy import lazy
 
 __all__ = ["HierarchyEmbedding"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load the training when it is asked for: the command line's help does without."""
-    if name == "HierarchyEmbedding":
-        from beltrami.recipes.hierarchy.embedding import HierarchyEmbedding
-
-        return HierarchyEmbedding
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The command line's help does without the training.
+__getattr__, __dir__ = lazy(
+    __name__, {"HierarchyEmbedding": "beltrami.recipes.hierarchy.embedding"}
+)

@@ -79,7 +79,9 @@ class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
 
     def __init__(self, config: HierarchyConfig) -> None:
         super().__init__(config)
-        self.hierarchy: Hierarchy = load_hierarchy(config.data, root=config.root)
+        self.hierarchy: Hierarchy = load_hierarchy(
+            config.data, root=config.root, strict=config.strict
+        )
         self._trees: dict[int, PlacedTree] = {}
         if not len(self.hierarchy.edges):
             raise ValueError(f"{config.data} has no edges; there is nothing to embed")

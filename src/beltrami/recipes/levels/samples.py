@@ -52,7 +52,7 @@ class Samples:
 
 def load_samples(config: LevelsConfig) -> Samples:
     """The leaves that a config asks for; a `ValueError` says what is wrong with it."""
-    hierarchy = load_hierarchy(config.data, root=config.root)
+    hierarchy = load_hierarchy(config.data, root=config.root, strict=config.strict)
     labels = level_labels(hierarchy, levels=config.levels, ranks=config.ranks)
     labelled = (labels.targets >= 0).any(1)  # a leaf beside the root has no class at any level
     labels = replace(labels, nodes=labels.nodes[labelled], targets=labels.targets[labelled])

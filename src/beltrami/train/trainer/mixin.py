@@ -10,6 +10,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import Trainer
 
+from beltrami.geometry.manifold import check_model
 from beltrami.optim.clip import clip_grad_norm_
 from beltrami.optim.create import OPTIMIZERS
 from beltrami.optim.groups import param_groups
@@ -111,6 +112,7 @@ class RiemannianTrainerMixin(_Base):
         self.finite_check = finite_check
         self._beltrami = FiniteCheck(self)  # one name, that other Trainers will not take
         super().__init__(*args, **kwargs)
+        check_model(self.model)
         check_options(self)
         check_engine(self)
         gather_points_whole(self)
