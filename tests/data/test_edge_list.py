@@ -313,3 +313,13 @@ def test_errors_quote_only_the_beginning_of_labels(tmp_path: Path, name: str, te
     with pytest.raises(HierarchyError, match="xxx…") as caught:
         read(tmp_path, text, name)
     assert len(str(caught.value)) < 600 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["package,parent\nvim,editors\n", "parent;package\neditors;vim\n"])
+def test_one_known_name_of_two_columns_makes_a_header(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.warns(DataWarning, match=r"line 1 \(.*\) is read as a header"):
+        hierarchy = read_edge_list(path)
+    assert hierarchy.labels == ("vim", "editors")
+    assert hierarchy.edges.tolist() == [[0, 1]]

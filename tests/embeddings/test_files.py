@@ -59,6 +59,16 @@ def test_the_best_may_be_the_lowest(tmp_path: Path) -> None:
     assert load_run(tmp_path).facts["model"] == "y"
 
 
+def test_of_equal_ones_few_dimensions_are_taken(tmp_path: Path) -> None:
+    for name, dim in (("a", 5), ("b", 2), ("c", 3)):
+        folder = tmp_path / "trials" / name
+        folder.mkdir(parents=True)
+        write_embedding(folder, tree(), {"model": name, **metric(1.0)})
+        about = json.loads((folder / "embedding.json").read_text())
+        (folder / "embedding.json").write_text(json.dumps({**about, "dim": dim}))
+    assert load_run(tmp_path).facts["model"] == "b"
+
+
 def test_what_is_not_there_is_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nosuch is not there"):
         load_run(run / "nosuch")
@@ -91,7 +101,7 @@ def test_no_training_code_is_loaded(run: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True
     )
-    assert result.stdout.strip() == str(["checks", "data", "embeddings", "geometry"])
+    assert result.stdout.strip() == str(["checks", "data", "embeddings", "geometry", "lazy"])
 
 
 def test_saved_points_load_as_a_run(tmp_path: Path) -> None:

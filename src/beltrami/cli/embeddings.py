@@ -74,7 +74,9 @@ class NearestCommand(_OfRun):
                  "neighbours": rows}
             )  # fmt: skip
             return
-        table = Table(title=visible(f"Nearest to {self.label} ({where})"), title_justify="left")
+        console = make_console()
+        console.print(visible(f"Nearest to {self.label} ({where})"), soft_wrap=True)
+        table = Table()
         table.add_column("Label")
         table.add_column("Distance", justify="right")
         if above:
@@ -82,7 +84,7 @@ class NearestCommand(_OfRun):
         for neighbour in neighbours:
             relation = ["ancestor" if neighbour.label in above else ""] if above else []
             table.add_row(visible(neighbour.label), f"{neighbour.distance:.3f}", *relation)
-        make_console().print(table)
+        console.print(table)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from beltrami.data.atomic import write_atomically
 from beltrami.data.collect import Collector
 from beltrami.data.delimited import Row, Rows
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
-from beltrami.data.text import quoted
+from beltrami.data.text import DataWarning, quoted
 
 # What headers may call the child and the parent.
 COLUMN_NAMES = (
@@ -48,6 +49,8 @@ COLUMN_NAMES = (
 )
 GRAPH_NAMES = (("target", "source"), ("to", "from"))  # of them, what any graph's edges may have
 RANK_COLUMN = "rank"
+# One of two columns of such a name makes a header of a row, whatever the other is called.
+PARENT_NAMES = {"parent", "parent_id", "parents", "hypernym", "broader", "superclass"}
 GENERAL_NAMES = {"node", "id", "name"}  # that columns have in all kinds of tables
 GRAPH_SUFFIX = ".edges"
 
@@ -179,6 +182,14 @@ def _header(row: Row, rows: Rows) -> _Layout | None:
             ranked = RANK_COLUMN in names and not of_graph
             rank = names.index(RANK_COLUMN) if ranked else None
             return _Layout(len(names), *places, of_graph, row.line, rank)
+    if len(names) == len(COLUMN_NAMES[0]):
+        parents = [place for place, name in enumerate(names) if name in PARENT_NAMES]
+        if len(parents) == 1:
+            message = (
+                f"{rows.source}: line {row.line} ({', '.join(row.fields)}) is read as a header"
+            )
+            warnings.warn(message, DataWarning, 2)
+            return _Layout(len(names), 1 - parents[0], parents[0], False, row.line)
     if len(names) > len(COLUMN_NAMES[0]):
         for child, parent in COLUMN_NAMES:
             if (child in names and child not in GENERAL_NAMES) or parent in names:

@@ -119,7 +119,8 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
     Args:
         path: the folder of a run of a recipe with points (hierarchy, cones, knowledge-graph,
             levels, graph), of one of its trials, or a file that `Embedding.save` wrote.
-        model: which arm, such as "lorentz"; by default the best trial of all arms.
+        model: which arm, such as "lorentz"; by default the best trial of all arms, of equally good
+            ones that of fewest dimensions.
         trial: which trial, by the name of its folder; the best of each arm has an embedding.
     """
     path = Path(path)
@@ -148,10 +149,12 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
     return read_embedding(path / "trials" / name)
 
 
-def _goodness(about: Mapping[str, Any]) -> float:
-    """The value of the metric, negative where a lower one is better; -inf where there is none."""
+def _goodness(about: Mapping[str, Any]) -> tuple[float, int]:
+    """What the best trial has most of: the metric, then few dimensions."""
     metric = about.get("metric") or {}
     value = metric.get("value")
     if value is None:
-        return -float("inf")
-    return -float(value) if metric.get("better") == "lower" else float(value)
+        value = -float("inf")
+    elif metric.get("better") == "lower":
+        value = -value
+    return float(value), -int(about.get("dim", 0))
