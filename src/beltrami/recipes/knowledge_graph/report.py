@@ -114,7 +114,7 @@ def _relation_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult, twin: ArmR
         f"{curved.arm.group}; in brackets the number of test triples. Lines are 95% "
         f"intervals over seeds.{note}"
     )
-    return Figure("MRR by relation", svg, caption, wide=True)
+    return Figure("MRR by relation", svg, caption)
 
 
 def _curvature_figure(recipe: KnowledgeGraphRecipe, curved: ArmResult) -> Figure:
