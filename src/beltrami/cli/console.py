@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+WIDE = 120  # columns of a terminal that has room for everything
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr."""
     from rich.console import Console

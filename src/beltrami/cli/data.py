@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg, subcommand
 
-from beltrami.cli.console import make_console, print_json, print_path
+from beltrami.cli.console import WIDE, make_console, print_json, print_path
 from beltrami.cli.errors import BadInputError, InterruptedWork, OutputError
 from beltrami.data.catalogue import CATALOGUE, UnknownDataError, find
 from beltrami.data.entry import Entry, show_bytes
 from beltrami.options import TAXONOMY_FORMS
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from beltrami.data import Hierarchy
@@ -49,7 +50,8 @@ class ListCommand:
         elif self.name:
             make_console().print(_details(chosen[0]))
         else:
-            make_console().print(_overview(chosen))
+            console = make_console()
+            console.print(_overview(chosen, console))
 
 
 @dataclass(frozen=True)
@@ -217,37 +219,38 @@ def _facts(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _overview(entries: list[Entry]) -> Table:
+def _overview(entries: list[Entry], console: Console) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
     from beltrami.data.cache import cache_folder, installed_path
 
+    wide = console.width >= WIDE
     table = Table(
         box=SIMPLE_HEAD,
         caption=(
             f"Installed: {escape(str(cache_folder() / 'data' / 'NAME'))}\n"
             "Size: of the download, and on disk\n"
-            "* with a caution that `beltrami data list NAME` shows"
+            "`beltrami data list NAME` shows licence and source; * with a caution"
         ),
         caption_justify="left",
     )
     table.add_column("Name", no_wrap=True)
-    table.add_column("What")
-    table.add_column("Size", justify="right", no_wrap=True)
-    for column in ("Licence", "Source", "Installed"):
+    for column in ("What", "Size", *(("Licence", "Source") if wide else ()), "Installed"):
         table.add_column(column, overflow="fold")
     for number, entry in enumerate(entries):
         if number and entry.group != entries[number - 1].group:
             table.add_section()
         path = installed_path(entry)
+        caution = " *" if entry.caution else ""
+        verified = "\n(not verified)" if entry.unverified else ""
+        more = (escape(entry.licence) + caution, escape(entry.source) + verified)
         table.add_row(
             entry.name,
-            escape(entry.title),
-            f"{show_bytes(entry.size)}\n{show_bytes(entry.installed_size)}",
-            escape(entry.licence) + (" *" if entry.caution else ""),
-            escape(entry.source) + ("\n(not verified)" if entry.unverified else ""),
+            escape(entry.title) + ("" if wide else caution + verified),
+            f"{show_bytes(entry.size)}, {show_bytes(entry.installed_size)}",
+            *(more if wide else ()),
             ABSENT if path is None else "yes",
         )
     return table

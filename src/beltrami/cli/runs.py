@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from beltrami.cli.console import make_console, print_json
+from beltrami.cli.console import WIDE, make_console, print_json
 from beltrami.cli.errors import BadInputError
 from beltrami.options import RUNS
-
-WIDE = 120  # columns of a terminal that has room for everything
 
 if TYPE_CHECKING:
     from rich.console import Console
