@@ -61,6 +61,8 @@ def usable() -> bool:
 
 def create() -> None:
     """Make .venv, in place of what was there."""
+    if VENV.is_symlink():  # clearing would empty the folder it leads to
+        sys.exit(f".venv is a link to {VENV.resolve()}, made for another folder; remove the link")
     print("creating .venv", flush=True)
     try:
         venv.create(VENV, clear=True, symlinks=os.name != "nt", with_pip=True)
