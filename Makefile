@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-quick test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures docs clean
+.PHONY: help setup run tour test test-quick test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures gallery docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -77,6 +77,9 @@ bench-numerics:  ## the full accuracy grid and docs/numerics.md
 
 figures: setup   ## the pictures and numbers of docs/why-hyperbolic.md
 	$(PY) -m scripts.make_figures
+
+gallery: setup   ## the pictures of docs/gallery.md, about 5 minutes
+	$(PY) -m scripts.make_gallery
 
 docs:            ## build the documentation into site/
 	@$(BOOTSTRAP) dev docs

@@ -76,8 +76,8 @@ def read(path: Path) -> dict[str, Any]:
         if found["schema"] in (SCHEMA, "beltrami.diagnosis/1"):
             return found
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotADiagnosisError(f"{path} is no diagnosis") from error
-    raise NotADiagnosisError(f"{path} is no diagnosis")
+        raise NotADiagnosisError(f"{path} is not a diagnosis") from error
+    raise NotADiagnosisError(f"{path} is not a diagnosis")
 
 
 def table(documents: list[dict[str, Any]]) -> str:

@@ -39,10 +39,10 @@ def test_other_options_than_the_usual_ones_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_diagnosis(tmp_path: Path) -> None:
-    with pytest.raises(NotADiagnosisError, match="is no diagnosis"):
+    with pytest.raises(NotADiagnosisError, match="is not a diagnosis"):
         keep(tmp_path, "abc1234")
     (tmp_path / "diagnosis.json").write_text('{"schema": "other"}', encoding="utf-8")
-    with pytest.raises(NotADiagnosisError, match="is no diagnosis"):
+    with pytest.raises(NotADiagnosisError, match="is not a diagnosis"):
         keep(tmp_path, "abc1234")
 
 

@@ -1,4 +1,4 @@
-"""Finished runs kept for the page: what is kept, what is shown, and what is no run."""
+"""Finished runs kept for the page: what is kept, what is shown, and what is not a run."""
 
 from __future__ import annotations
 

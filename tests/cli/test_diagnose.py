@@ -26,7 +26,7 @@ def test_a_table_a_verdict_and_two_files(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["diagnose", "x.npy", *SMALL]) == 0
     out, err = capsys.readouterr()
     assert "Excess of δ over noise" in out
-    assert "no more tree-like than noise" in out
+    assert "not more tree-like than noise" in out
     assert Path("runs/diagnose-x.npy/report.html").is_file()
     assert "tree-likeness: done" in err
     assert main(["diagnose", "x.npy", *SMALL]) == 0

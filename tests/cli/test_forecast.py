@@ -61,7 +61,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "arguments", "said"),
     [
-        (TABLE, ["nowhere.csv"], "nowhere.csv is no file"),
+        (TABLE, ["nowhere.csv"], "nowhere.csv is not a file"),
         (TABLE, ["t.csv", "--loss=x"], "no column 'x' (--loss); it has model, width, loss"),
         (TABLE, ["t.csv", "--target=0"], "--target must be a positive number, got 0"),
         (TABLE, ["t.csv", "--out=t.csv"], "is a file"),

@@ -24,7 +24,7 @@ def test_no_runs_yet(
     assert main(["runs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"runs": [], "documents": []}
     assert main(["runs", "elsewhere"]) == 2
-    assert "elsewhere is no folder" in capsys.readouterr().err
+    assert "elsewhere is not a folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_compared_is_bad_input(
     run = str(write_run(tmp_path / "a", {0: 0.1}))
     unfinished = str(write_run(tmp_path / "b", {0: 0.1}, finished=False))
     for other, message in (
-        (str(tmp_path / "nowhere"), "is no folder"),
+        (str(tmp_path / "nowhere"), "is not a folder"),
         (str(tmp_path), "holds no run"),
         (unfinished, "is not finished; continue it with: beltrami run tiny --out=x --resume"),
     ):

@@ -116,8 +116,8 @@ def test_matrices_that_are_no_distances_get_no_verdict(tmp_path: Path) -> None:
     ("options", "match"),
     [
         ({"only": ("words", "vectors")}, "none of these can be computed of x.npy"),
-        ({"metric": "angle"}, "--metric does not apply: x.npy is no table of vectors"),
-        ({"frequencies": Path("f.csv")}, "--frequencies does not apply: x.npy is no table"),
+        ({"metric": "angle"}, "--metric does not apply: x.npy is not a table of vectors"),
+        ({"frequencies": Path("f.csv")}, "--frequencies does not apply: x.npy is not a table"),
         ({"layer": 3}, "--layer does not apply: there are no prompts"),
     ],
 )
@@ -307,8 +307,8 @@ def test_as_few_points_as_there_can_be(tmp_path: Path) -> None:
         ({"sample": 3}, "--sample must be at least 20, got 3"),
         ({"repeats": 1}, "--repeats must be at least 2"),
         ({"only": ()}, "--only is empty"),
-        ({"frequencies": Path("nowhere.csv")}, "--frequencies nowhere.csv is no file"),
-        ({"texts": Path("nowhere.txt")}, "--texts nowhere.txt is no file"),
+        ({"frequencies": Path("nowhere.csv")}, "--frequencies nowhere.csv is not a file"),
+        ({"texts": Path("nowhere.txt")}, "--texts nowhere.txt is not a file"),
         ({"prompts": 0}, "--prompts must be at least 1"),
         ({"texts": Path("a"), "task": Path("b")}, "give one"),
     ],

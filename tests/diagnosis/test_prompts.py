@@ -148,7 +148,7 @@ def test_layers_that_are_not_there(folder: Path, tmp_path: Path) -> None:
     ("content", "match"),
     [
         ("", "has no prompts"),
-        ("{\n", "line 1 is no JSON"),
+        ("{\n", "line 1 is not valid JSON"),
         ('{"prompt": " "}\n', "line 1: the prompt is empty"),
         ('{"text": "a"}\n', 'expected an object with "prompt"'),
         ('{"prompt": "a", "correct": 1}\n', '"correct" must be true or false, got 1'),

@@ -41,8 +41,8 @@ GOOD = fits(0.1, 0.3, 0.3)
 @pytest.mark.parametrize(
     ("tree_", "fits_", "level", "worth", "words"),
     [
-        (tree(-0.01, 0.02, 0.05), GOOD, "none", False, "no more tree-like"),
-        (tree(+0.05, 0.01, -0.2), GOOD, "none", False, "no more tree-like"),
+        (tree(-0.01, 0.02, 0.05), GOOD, "none", False, "not more tree-like"),
+        (tree(+0.05, 0.01, -0.2), GOOD, "none", False, "not more tree-like"),
         (tree(-0.03, 0.01, LITTLE - 0.01), GOOD, "little", False, "little"),
         (tree(-0.05, 0.01, LITTLE + 0.01), GOOD, "some", True, "may help"),
         (tree(-0.15, 0.01, STRONG + 0.01), GOOD, "strong", True, "expected to help"),

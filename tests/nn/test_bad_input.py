@@ -382,7 +382,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], tuple[str, ...]]] 
         ValueError,
         ("positions", "5", "(4,)"),
     ),
-    "positions that are no integers": (
+    "positions that are not integers": (
         lambda: bnn.Attention(8, 2, manifold=H, rotary=True)(
             sequences(), positions=torch.arange(5.0)
         ),
@@ -505,7 +505,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], tuple[str, ...]]] 
         ValueError,
         ("LearnedPositions", "T = 5", "(2, 5, 8)", "(1,)"),
     ),
-    "learned positions that are no integers": (
+    "learned positions that are not integers": (
         lambda: bnn.LearnedPositions(7, 8, manifold=H)(sequences(), torch.arange(5.0)),
         TypeError,
         ("LearnedPositions", "integer positions", "float32"),

@@ -201,7 +201,7 @@ def test_later_tokens_do_not_reach_earlier_ones(manifold: type[Manifold], given:
 def test_causal_linear_attention_is_attention_to_the_prefix(
     manifold: type[Manifold], length: int
 ) -> None:
-    """Also where the length is no multiple of the chunks it works through."""
+    """Also where the length is not a multiple of the chunks it works through."""
     m = manifold()
     causal = shaken(bnn.LinearAttention(8, 2, manifold=m, causal=True))
     whole = bnn.LinearAttention(8, 2, manifold=m).double()

@@ -65,7 +65,7 @@ def test_all_runs_below_a_folder(tmp_path: Path) -> None:
     ]
     assert [run.is_finished for run in found] == [False, True, True]
     assert [run.finished_trials for run in found] == [1, 0, 0]
-    with pytest.raises(RunError, match="is no folder"):
+    with pytest.raises(RunError, match="is not a folder"):
         find_runs(tmp_path / "nowhere")
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     strange = read_run(write_run(tmp_path / "c", {0: 0.5}, model="sphere"))
     with pytest.raises(RunError, match="share no model and metric"):
         side_by_side(first, strange)
-    with pytest.raises(RunError, match="is no folder"):
+    with pytest.raises(RunError, match="is not a folder"):
         read_run(tmp_path / "nowhere")
 
 

@@ -140,3 +140,12 @@ def test_a_missing_ensurepip_is_named(project: Project) -> None:
     with pytest.raises(SystemExit, match=r"ensurepip.*python3-venv"):
         bootstrap.main({"dev"})
     assert project.installed == []
+
+
+def test_an_environment_behind_a_link_is_left_alone(project: Project, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / ".venv").symlink_to(other)
+    with pytest.raises(SystemExit, match=r"\.venv is a link to .*other"):
+        bootstrap.main({"dev"})
+    assert project.created == []

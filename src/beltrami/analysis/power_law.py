@@ -3,7 +3,7 @@ r"""Whether counts follow a power law: p(x) ∝ x^−α for x ≥ xmin (Clauset,
 A line through a log-log plot fits almost anything. Here α is the most likely one, xmin is where the
 fit is nearest to the counts (Kolmogorov and Smirnov's distance), and a p-value says how often
 counts drawn from the fitted law are further from their own fit. A small one, below 0.1, says that
-they are no power law; a large one does not say that they are.
+they are not a power law; a large one does not say that they are.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def power_law_fit(
     """The most likely power law of positive whole numbers.
 
     Args:
-        counts: (n,) integers; zeros are no counts, and are an error.
+        counts: (n,) integers; zeros are not counts, and are an error.
         xmin: where it begins; None chooses, among 100 values of those that occur.
         draws: samples for the p-value, right to about 1/(2√draws); 0 leaves it out.
         seed: of the draws.

@@ -78,5 +78,5 @@ def print_what_the_encoding_can() -> None:
 
 def drop_stdout() -> None:
     """The interpreter must not try, at its end, to flush what could not be written."""
-    with contextlib.suppress(OSError):  # a stdout that is no file has nothing to flush
+    with contextlib.suppress(OSError):  # a stdout that is not a file has nothing to flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ ends are whole numbers they are the numbers of the nodes, from 0; else they are 
 a NumPy array `.npy` of shape (nodes, features), a sparse matrix in compressed rows `.npz` (the
 format of `scipy.sparse.save_npz`), or a CSV or TSV table of numbers. Labels are a `.npy` array of
 shape (nodes,) or a CSV or TSV table of one column, or of two, node and label; a negative number or
-an empty field is no label. Rows are nodes in order; where nodes have names, tables have the name in
+an empty field is not a label. Rows are nodes in order; where nodes have names, tables have them in
 their first column.
 """
 

@@ -34,7 +34,7 @@ class NodeSplit:
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
-    """Edges (2, ·) of training, validation and test, and as many pairs that are no edges."""
+    """Edges (2, ·) of training, validation and test, and as many pairs that are not edges."""
 
     nodes: int
     train: Tensor
@@ -77,7 +77,7 @@ def split_nodes(
 def split_links(
     graph: Graph, *, seed: int, shares: tuple[float, float, float] = LINK_SHARES
 ) -> LinkSplit:
-    """Split the edges at random, and draw as many pairs that are no edges for the two tests.
+    """Split the edges at random, and draw as many pairs that are not edges for the two tests.
 
     Args:
         graph: whose edges.

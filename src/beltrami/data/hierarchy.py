@@ -222,7 +222,7 @@ class Hierarchy:
         return torch.from_numpy(hops)
 
     def digest(self) -> str:
-        """SHA-256 of labels and edges, in their order, as text; name and ranks are no part."""
+        """SHA-256 of labels and edges, in their order, as text; name and ranks are not part."""
         return digest_of_graph(self.labels, self.edges)
 
     @cached_property

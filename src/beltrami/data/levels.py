@@ -46,7 +46,7 @@ def level_labels(
 ) -> LevelLabels:
     """For each node its ancestors at the upper levels, the root's own level left out.
 
-    A node with several parents goes by its first one. A node is no class of its own: the classes
+    A node with several parents goes by its first one. A node is not a class of its own: the classes
     of a leaf are what lies strictly above it.
 
     Args:

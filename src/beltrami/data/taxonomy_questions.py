@@ -20,7 +20,7 @@ from beltrami.data.word_problems.problem import WordProblem
 
 YES, NO = "yes", "no"
 TURNED = 0.25  # share of the wrong questions that are a right pair turned round
-TRIES = 50  # to draw a node that is no ancestor
+TRIES = 50  # to draw a node that is not an ancestor
 _SENSE = re.compile(r"\.[a-z]\.\d+$")  # WordNet's, as in dog.n.01
 
 Way = tuple[int, ...]  # from a node up to an ancestor

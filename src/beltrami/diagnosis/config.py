@@ -81,7 +81,7 @@ class DiagnoseConfig:
     """Which column of a table has the labels."""
 
     besides: tuple[str, ...] = ()
-    """Columns of numbers in a CSV or parquet file that are no dimensions of its vectors."""
+    """Columns of numbers in a CSV or parquet file that are not dimensions of its vectors."""
 
     frequencies: Path | None = None
     """A CSV or TSV file of label and count; without it, and with `beltrami[words]`, the English
@@ -131,7 +131,7 @@ class DiagnoseConfig:
         for option in FILES:
             path = getattr(self, option)
             if path is not None and not path.is_file():
-                raise ValueError(f"--{option} {path} is no file")
+                raise ValueError(f"--{option} {path} is not a file")
 
     @property
     def folder(self) -> Path:

@@ -129,7 +129,7 @@ def diagnose(config: DiagnoseConfig, watcher: Watcher | None = None) -> Diagnosi
 def _check_applies(config: DiagnoseConfig, source: Source) -> None:
     """Refuse options that this source, or the parts that are asked for, would ignore."""
     if not isinstance(source, VectorSource):
-        what = f"{source.name} is no table of vectors"
+        what = f"{source.name} is not a table of vectors"
         refuse_given(config, ("metric", "frequencies"), what)
     if isinstance(source, GraphSource):
         refuse_given(config, ("tensor", "label", "besides"), f"{source.name} is a graph")

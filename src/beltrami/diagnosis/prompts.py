@@ -143,7 +143,7 @@ def _of_record(path: Path, number: int, line: str) -> Prompt:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"{where} is no JSON: {error}") from error
+        raise ValueError(f"{where} is not valid JSON: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
         raise ValueError(f'{where}: expected an object with "prompt", got {line[:60]!r}')
     if not record["prompt"].strip():
@@ -158,7 +158,7 @@ def _of_record(path: Path, number: int, line: str) -> Prompt:
 def hidden_states(model: Any, tokenizer: Any, text: str, layer: int) -> Seen:
     """What a model makes of a prompt.
 
-    Tokens that the tokenizer adds, such as one for the beginning, are no part of the prompt; their
+    Tokens that the tokenizer adds, such as one for the beginning, are not part of the prompt; their
     states are often far from all others.
     """
     longest = min(

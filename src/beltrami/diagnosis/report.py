@@ -37,7 +37,7 @@ OVERLAP = (
 )
 NO_TAIL = (
     "A power law is fitted by likelihood, from the count on at which it fits best. A p-value below "
-    "0.1 says that the counts are no power law; a larger one does not say that they are."
+    "0.1 says that the counts are not a power law; a larger one does not say that they are."
 )
 
 
@@ -155,7 +155,7 @@ def _delta_section(tree: dict[str, Any]) -> Section:
             f"−{tree['curvature_by_rule_of_thumb']:.3g}, in units in which the Poincaré disk's is "
             "−1.",
         ),
-        tables=(Table("Relative δ of each sample", columns, rows, head="Whose"),),
+        tables=(Table("Relative δ of each sample", columns, rows, head="Data"),),
     )
 
 
@@ -295,7 +295,11 @@ def _vectors_section(part: dict[str, Any]) -> Section:
         rows += [
             _row("Hubness", "skewness of neighbour counts", number(hubs["skewness"])),
             _row("Greatest hub", f"neighbour of {hubs['largest']:.0f}", hubs["hub_label"]),
-            _row("Nobody's neighbour", "share of rows", number(hubs["never"])),
+            _row(
+                "Nobody's neighbour",
+                "share of rows that are near to no other",
+                number(hubs["never"]),
+            ),
         ]
     tables = [Table(f"Of {part['compared']:,} rows; norms of all", ("Value",), tuple(rows))]
     if "bands" in norms:
@@ -303,7 +307,7 @@ def _vectors_section(part: dict[str, Any]) -> Section:
             _row(b["name"], f"{b['from']:.3g} to {b['to']:.3g}", ", ".join(b["examples"]))
             for b in norms["bands"]
         )
-        tables.append(Table("What lives where", ("Examples",), bands, head="Norm", prose=True))
+        tables.append(Table("Rows by norm", ("Examples",), bands, head="Norm", prose=True))
     return Section(
         "The table of vectors",
         (OVERLAP,),
@@ -378,7 +382,7 @@ def _prompts_section(part: dict[str, Any]) -> Section:
         _row("Relative δ", "mean over prompts", _mean(part["relative_delta"])),
         _row("of noise", "as many tokens, same spread", _mean(part["noise"])),
         _row(f"of {AT_RADII}", "as far from the mean", _mean(part["noise_of_equal_lengths"])),
-        _row("Excess over noise", "of the two that with less", excess),
+        _row("Excess over noise", "over the noise that has less", excess),
         _row("Correlation with tokens", "Spearman's", _of(part["correlation_with_tokens"])),
     ]
     paragraphs = [
@@ -427,7 +431,7 @@ def _mean(estimate: Mean) -> str:
 def _relation(correlation: dict[str, float | None]) -> str:
     low, high = correlation["low"], correlation["high"]
     if low is not None and high is not None and low <= 0 <= high:
-        return "no relation can be told"
+        return "no clear relation"
     nearer = (correlation["value"] or 0.0) < 0
     return "frequent words are nearer to the origin" if nearer else "frequent words are further out"
 

@@ -125,7 +125,7 @@ class Source(ABC):
 class PointSource(Source):
     """Points in a flat space, which noise can be like."""
 
-    noise_at_radii = "noise with the spread of their directions, as far from its mean as they"
+    noise_at_radii = "noise with the same spread of directions and the same distances from the mean"
 
     def __init__(self, vectors: Vectors, metric: FlatMetric) -> None:
         super().__init__(vectors.name, vectors.digest())

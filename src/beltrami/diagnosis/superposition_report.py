@@ -13,9 +13,9 @@ HEADING = "Superposition"
 WHAT_OVERLAP_IS = (
     "A model with more tokens than dimensions lets their directions overlap. The overlap is the "
     "mean squared cosine of pairs of rows. Random directions in m dimensions have 1/m of it, and "
-    "the Welch bound is the least that so many rows can have. Centred is once the mean of the rows "
-    "is taken off: a value far above 1/m that falls to about 1/m then is one common direction, and "
-    "not superposition of features."
+    "the Welch bound is the least that so many rows can have. Centred is measured after "
+    "the mean of the rows is taken off: where a value far above 1/m falls to about 1/m by that, "
+    "all rows share one direction, and that is not superposition of features."
 )
 ROLES = {
     "output": "the output table",
@@ -74,9 +74,9 @@ def _table(result: dict[str, Any]) -> Table:
     measured, norms = result["overlaps"], result["norms"]
     rows = (
         Row("Overlap", "mean squared cosine", _pair(measured, "mean_squared")),
-        Row("times 1/m", "1: as random", _pair(result, "ratio")),
+        Row("Overlap × width", "1 is random directions", _pair(result, "ratio")),
         Row("Mean |cos|", "", _pair(measured, "mean_absolute")),
-        Row("From equal overlaps", "0: an equiangular frame", _pair(measured, "etf_distance")),
+        Row("Distance from equal overlaps", "0: all pairs alike", _pair(measured, "etf_distance")),
         Row("of random directions", "1/m", (number(measured["random"]),) * 2),
         Row("at least", "Welch's bound", (number(measured["welch"]),) * 2),
         *(Row("Norm", hint, (number(norms[name]), "–")) for name, hint in NORMS.items()),

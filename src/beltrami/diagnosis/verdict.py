@@ -12,13 +12,13 @@ LITTLE, STRONG = 0.25, 0.6  # of the way from noise to a tree
 WORTH = 0.1  # share of flat space's distortion that hyperbolic space saves
 BROKEN = 0.01  # share of violated triangle inequalities, above which there is no verdict
 RULE = (
-    "The rule: δ, Gromov's measure relative to the diameter, is compared with that of noise of the "
-    "same size and spread and, but for graphs, of noise with the spread of the data's directions "
-    "that is as far from its mean: with the one that has less, for a few points far out look like "
-    "a star. If the 95 % interval of the difference includes 0, or the data have more, they are no "
-    "more tree-like than noise. "
-    "Else 1 − δ/δ of noise says how far they are on the way from noise (0) to a tree (1): below "
-    f"{LITTLE} a little, from {STRONG} strongly. And "
+    "The rule: δ, Gromov's measure relative to the diameter, is compared with the δ of noise of "
+    "the same size and spread. Vectors are also compared with noise that has their distances from "
+    "the mean as well, because a few points far out look like a star, which is a tree. The noise "
+    "with the smaller δ counts. If the 95 % interval of the difference includes 0, or the data "
+    "have a larger δ, they are not more tree-like than noise. "
+    "Otherwise 1 − δ/δ of noise says how far they are on the way from noise (0) to a tree (1): "
+    f"below {LITTLE} a little, from {STRONG} strongly. And "
     f"hyperbolic space must distort the distances at least {WORTH:.0%} less than flat space of as "
     "many dimensions. That alone would say little: hyperbolic space holds noise of many dimensions "
     "better, too, as the fits show. Where no fits were asked for, δ decides. Distances of which "
@@ -69,7 +69,7 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
                 "--repeats would narrow the interval.",
                 reason,
             )
-        answer = "not expected to help here: these data are no more tree-like than noise."
+        answer = "not expected to help here: these data are not more tree-like than noise."
         return Verdict(f"Hyperbolic geometry is {answer}", reason, "none", False)
     reason += f" They are {way.mean:.0%} of the way from noise to a tree."
     if way.mean < LITTLE:
@@ -97,7 +97,7 @@ def judge(tree: dict[str, Any], fits: dict[str, Any] | None, broken: float = 0.0
 
 
 def _unclear(why: str, reason: str) -> Verdict:
-    return Verdict(f"It cannot be told: {why}", reason, "unclear", False)
+    return Verdict(f"No clear answer: {why}", reason, "unclear", False)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def read_frequencies(path: Path) -> dict[str, float]:
 
 
 def _wordfreq(tokens: Any) -> list[float | None]:
-    """Occurrences in a billion words; None for what is no word, or unknown."""
+    """Occurrences in a billion words; None for what is not a word, or unknown."""
     from wordfreq import get_frequency_dict
 
     known: Mapping[str, float] = get_frequency_dict("en", wordlist="best")

@@ -26,7 +26,7 @@ DOCUMENTS = {
 
 
 class RunError(ValueError):
-    """A folder that is no run, or not the run that is needed."""
+    """A folder that is not a run, or not the run that is needed."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class PastRun:
 def read_run(path: Path) -> PastRun:
     """The run in a folder; a `RunError` says what is wrong with it."""
     if not path.is_dir():
-        raise RunError(f"{path} is no folder; `beltrami runs` lists the runs there are")
+        raise RunError(f"{path} is not a folder; `beltrami runs` lists the runs there are")
     folder = RunFolder(path)
     config = folder.run_config()
     if config is None or not _fits(config, CONFIG_SHAPE):
@@ -170,7 +170,7 @@ def _interval_text(value: Mapping[str, Any], digits: int) -> str:
 def find_runs(root: Path) -> list[PastRun]:
     """All runs in a folder and below it, by path; folders of other things are passed over."""
     if not root.is_dir():
-        raise RunError(f"{root} is no folder; give the one that holds your runs")
+        raise RunError(f"{root} is not a folder; give the one that holds your runs")
     runs = []
     for place, folders, files in os.walk(root):
         if CONFIG not in files:

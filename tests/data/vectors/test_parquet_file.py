@@ -158,5 +158,5 @@ def test_the_vectors_are_no_labels(tmp_path: Path) -> None:
 
 def test_damaged_files(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk")
-    with pytest.raises(VectorsError, match=r"a\.parquet is no parquet file that can be read"):
+    with pytest.raises(VectorsError, match=r"a\.parquet is not a parquet file that can be read"):
         open_vectors(tmp_path / "a.parquet")

@@ -33,7 +33,7 @@ def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_other_files_name_the_endings_we_know(name: str) -> None:
     Path(name).write_text("x")
     with pytest.raises(
-        VectorsError, match=rf"{name} is no table.*we know \.npy \.npz \.safet.*\.c"
+        VectorsError, match=rf"{name} is not a table.*we know \.npy \.npz \.safet.*\.c"
     ):
         open_vectors(name)
 

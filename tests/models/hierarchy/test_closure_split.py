@@ -61,7 +61,7 @@ def test_false_pairs_beside_the_true_ones() -> None:
 
 
 def test_basic_pairs_are_those_of_the_reduction() -> None:
-    """A redundant edge of the file is no basic pair."""
+    """A redundant edge of the file is not a basic pair."""
     tree = binary_hierarchy(5)
     extra = torch.cat([tree.edges, torch.tensor([[60, 2], [40, 1]])])
     a = split_closure(Hierarchy("more", tree.labels, extra), share=0.0, seed=1)

@@ -242,7 +242,7 @@ def test_what_is_no_point_is_infinitely_far() -> None:
     assert moved.isinf().tolist() == [False, True, True, False]
 
 
-# --- hierarchies that are no trees ----------------------------------------------------------------
+# --- hierarchies that are not trees ---------------------------------------------------------------
 
 
 def test_edges_lost_to_the_spanning_tree() -> None:

@@ -250,7 +250,7 @@ def test_attention_looks_where_edges_are() -> None:
     x = points(manifold)
     expected = dense(x.unsqueeze(0), mask=mask).squeeze(0)
     torch.testing.assert_close(layer(x, index), expected)
-    # An edge twice has twice the weight, and weight 0 is no edge, whatever its score.
+    # An edge twice has twice the weight, and weight 0 is not an edge, whatever its score.
     twice = torch.cat([index, index[:, :4]], 1)
     weights = torch.ones(index.shape[1], dtype=torch.float64)
     weights[:4] = 2

@@ -126,7 +126,9 @@ def test_models_that_see_what_they_predict_are_refused(tmp_path: Path) -> None:
     causal = tiny.bert(tmp_path / "causal", causal=True)
     assert text_loss(*load_causal(str(causal)), texts).loss > 0
     both_ways = tiny.bert(tmp_path / "both-ways", causal=False)
-    with pytest.raises(ValueError, match=r"BertLMHeadModel is no causal .* change with the tokens"):
+    with pytest.raises(
+        ValueError, match=r"BertLMHeadModel is not a causal .* change with the tokens"
+    ):
         text_loss(*load_causal(str(both_ways)), texts)
 
 

@@ -268,7 +268,7 @@ def test_names_of_users_are_escaped(tmp_path: Path) -> None:
         ({"models": ()}, "at least one model"),
         ({"models": ("a", "a")}, "--models must not repeat a value, got 'a' twice"),
         ({"families": ("x", "y")}, "--families names 2 families for 1 models"),
-        ({"texts": (Path("nowhere.txt"),)}, "--texts nowhere.txt is no file"),
+        ({"texts": (Path("nowhere.txt"),)}, "--texts nowhere.txt is not a file"),
         ({"count": 0}, "--count must be at least 1"),
         ({"longest": 1}, "--longest must be at least 2"),
         ({"models": ("nothing",)}, "neither a file nor a table we know"),
@@ -324,5 +324,5 @@ def test_a_model_that_sees_both_ways_has_no_loss(tmp_path: Path) -> None:
     texts = tmp_path / "t.txt"
     texts.write_text("\n".join(tiny.sentences(4)), encoding="utf-8")
     model = tiny.bert(tmp_path / "both-ways", causal=False)
-    with pytest.raises(ValueError, match=r"both-ways: BertLMHeadModel is no causal"):
+    with pytest.raises(ValueError, match=r"both-ways: BertLMHeadModel is not a causal"):
         measure_family(config(tmp_path, [str(model)], texts=(texts,)))

@@ -24,7 +24,7 @@ def test_json_lines_keep_what_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("{", "line 1 is no JSON"),
+        ("{", "line 1 is not valid JSON"),
         ('{"text": "a"}\n{"prompt": "a"}', 'line 2: expected an object with "text"'),
         ("", "has no texts"),
     ],

@@ -81,7 +81,7 @@ ROWS = "64,3\n128,2\n256,1\n"
         ("t.csv", "width,loss\n64,3\n128,2\n", "needs 3: add models of other widths"),
         ("t.csv", "width,loss\n", "has no rows"),
         ("t.csv", "", "has no rows"),
-        ("t.json", "{", "is no JSON"),
+        ("t.json", "{", "is not valid JSON"),
         ("t.json", "3", "expected a list of objects"),
         ("t.json", "[3]", "row 1: expected an object"),
         ("t.json", '[{"width": true, "loss": 1}]', "row 1: width is True, no number"),
@@ -101,7 +101,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read_losses(path, width="x")
     with pytest.raises(ValueError, match="both name 'loss'"):
         read_losses(path, width="loss")
-    with pytest.raises(ValueError, match=r"no\.csv is no file"):
+    with pytest.raises(ValueError, match=r"no\.csv is not a file"):
         read_losses(tmp_path / "no.csv")
 
 

@@ -1,4 +1,4 @@
-"""The page: pictures, sentences, and labels that are no part of the markup."""
+"""The page: pictures, sentences, and labels that are not part of the markup."""
 
 from __future__ import annotations
 

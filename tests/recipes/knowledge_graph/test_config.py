@@ -58,7 +58,7 @@ def test_the_folder_is_named_after_the_data(data: str, name: str) -> None:
 
 
 def test_data_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="--data nowhere is no folder, and none of mammals"):
+    with pytest.raises(ValueError, match="--data nowhere is not a folder, and none of mammals"):
         KnowledgeGraphRecipe(KnowledgeGraphRunConfig(data="nowhere"))
 
 

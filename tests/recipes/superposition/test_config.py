@@ -139,8 +139,8 @@ def test_how_a_file_of_counts_is_read(text: str, tmp_path: Path) -> None:
         ("the,3\na,nan\n", "words: line 2 has 'nan'; a count is finite"),
         ("the\t-3\n", "words: line 1 has '-3'; a count is finite and not below 0"),
         ("5\n\ninf\n", "words: line 3 has 'inf'"),
-        ("the\t3\na\t1,23\n", "words: line 2 ends with '1,23', which is no count"),
-        ("word,count,rank\na,x,1\n", "words: line 2 has 'x', which is no count"),
+        ("the\t3\na\t1,23\n", "words: line 2 ends with '1,23', which is not a count"),
+        ("word,count,rank\na,x,1\n", "words: line 2 has 'x', which is not a count"),
         ("word,count,rank\na,3\n", "words: line 2 has another number of columns"),
     ],
 )

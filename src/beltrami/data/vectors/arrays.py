@@ -106,7 +106,7 @@ def _unreadable(where: str, error: Exception) -> VectorsError:
         return VectorsError(f"cannot read {where}: {error.strerror}")
     if "object" in str(error).lower():
         return VectorsError(
-            f"{where} holds Python objects or is no file of numpy's, and pickles are never read; "
+            f"{where} holds Python objects or is not a numpy file, and pickles are never read; "
             "save numbers with numpy.save(path, array.astype('float32'))"
         )
     return VectorsError(f"{where} is damaged or cut short ({error}); save it again")

@@ -36,7 +36,7 @@ Record = tuple[int, list[str]]  # the line that it begins on, and its fields
 
 @dataclass
 class _Count:
-    """How many values of a column are numbers or missing, and the first that is no number."""
+    """How many values of a column are numbers or missing, and the first that is not a number."""
 
     numbers: int = 0
     missing: int = 0
@@ -75,7 +75,7 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
     Args:
         path: of the file; its ending tells the delimiter.
         label: the column of labels; if not given, the first one that holds no numbers.
-        besides: columns of numbers that are no dimensions, but extras.
+        besides: columns of numbers that are not dimensions, but extras.
     """
     survey = _survey(path)
     chosen = label_column(survey.names, label, str(path))
@@ -87,7 +87,7 @@ def open_csv(path: Path, label: str | None = None, besides: Sequence[str] = ()) 
             missing = other[1].strip().casefold() in MISSING
             hint = "write nan for a missing number" if missing else "correct it"
             raise VectorsError(
-                f"{path}, line {other[0]}: {quoted(other[1])} in column {name!r} is no number, "
+                f"{path}, line {other[0]}: {quoted(other[1])} in column {name!r} is not a number, "
                 f"but {survey.counts[column].numbers} of its {survey.rows} values are; {hint}, or "
                 "name the column with label= (--label) if it holds labels"
             )

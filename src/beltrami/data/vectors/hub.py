@@ -68,7 +68,7 @@ class _Hub:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        needs = f"{name}, which is no local path but may be a model on the hub,"
+        needs = f"{name}, which is not a local path but may be a model on the hub,"
         self._library: Any = library("huggingface_hub", extra="llm", needs=needs)
         self._errors: Any = library("huggingface_hub.errors", extra="llm", needs=needs)
         self.unreached = False

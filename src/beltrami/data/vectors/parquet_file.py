@@ -20,7 +20,7 @@ from beltrami.data.vectors.library import first_line, library
 from beltrami.data.vectors.numbers import narrowed, table_shape
 from beltrami.data.vectors.table import BLOCK_ROWS, Vectors, VectorsError
 
-PANDAS_INDEX = "__index_level_"  # how pandas names the index's columns; they are no vectors
+PANDAS_INDEX = "__index_level_"  # how pandas names the index's columns; they are not vectors
 
 
 class ParquetVectors(Vectors):
@@ -98,14 +98,14 @@ def open_parquet(
         path: of the file.
         tensor: the column of lists, where there are several.
         label: the column of labels; if not given, the first one of text.
-        besides: columns of numbers that are no dimensions, but extras.
+        besides: columns of numbers that are not dimensions, but extras.
     """
     parquet = library("pyarrow.parquet", extra="parquet", needs=f"{path.name}, a parquet file,")
     try:
         file = parquet.ParquetFile(path)
     except (OSError, ValueError) as error:  # pyarrow's own errors are one or the other
         raise VectorsError(
-            f"{path} is no parquet file that can be read: {first_line(error)}"
+            f"{path} is not a parquet file that can be read: {first_line(error)}"
         ) from error
     fields = list(file.schema_arrow)
     names = [str(field.name) for field in fields]

@@ -47,7 +47,7 @@ def open_vectors(
             never taken for a name.
         tensor: which tensor, where the source has several; if not given, the token embedding.
         label: the column of labels in a CSV or parquet file; if not given, the first one of text.
-        besides: columns of numbers in such a file that are no dimensions, but `extras`.
+        besides: columns of numbers in such a file that are not dimensions, but `extras`.
     """
     path = existing_path(source)
     ending = path.suffix.lower() if path is not None and path.is_file() else None
@@ -136,6 +136,6 @@ def _unknown_ending(path: Path) -> str:
     if path.suffix.lower() in PICKLES:
         return f"{path} may be a pickle, which is never read; save it as safetensors, with {SAVE}"
     return (
-        f"{path} is no table of vectors that we read: its ending is {path.suffix or 'missing'!r}, "
+        f"{path} is not a table of vectors we read: its ending is {path.suffix or 'missing'!r}, "
         f"and we know {' '.join(READERS)}"
     )

@@ -38,7 +38,7 @@ class Vectors(ABC):
     """One a row; None where the source has none."""
     words: Sequence[str | None] | None
     """Where rows are tokens: the whole word that one stands for, None for pieces of words,
-    punctuation and special tokens. None where rows are no tokens."""
+    punctuation and special tokens. None where rows are not tokens."""
     tokenless: Sequence[int]
     """Where rows are tokens: the rows that no token has, such as padding for the hardware."""
     extras: Mapping[str, Column]

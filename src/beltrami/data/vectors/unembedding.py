@@ -39,7 +39,7 @@ class Unembedding:
     Args:
         vectors: its rows.
         role: "output" for a table of its own, "embedding" for the token embedding of a model that
-            ties both, or of a file that does not say, "rows" for what is no model.
+            ties both, or of a file that does not say, "rows" for what is not a model.
         hidden: width of the model's states; `vectors.width` unless the model projects them.
         family: what the model's config calls its kind, such as "llama"; "" where nothing does.
     """
@@ -64,7 +64,7 @@ def open_unembedding(
 
 
 def as_rows(vectors: Vectors) -> Unembedding:
-    """A table that is no model's, or not known to be."""
+    """A table that is not a model's, or not known to be."""
     return Unembedding(vectors, "rows", vectors.width)
 
 

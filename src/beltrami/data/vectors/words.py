@@ -21,7 +21,7 @@ FREQUENT = 0.01  # of the tokens; any vocabulary may hold a mark or two as chara
 
 
 def words_of(tokens: Sequence[str]) -> list[str | None]:
-    """For each token the word that it stands for, as it is written; None where it is no word."""
+    """For each token the word that it stands for, as it is written; None where it is not a word."""
     word = _RULES[mark_of(tokens)]
     return [word(token) for token in tokens]
 

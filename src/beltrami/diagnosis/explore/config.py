@@ -59,7 +59,7 @@ class ExploreConfig:
     """Which column of a table has the labels."""
 
     besides: tuple[str, ...] = ()
-    """Columns of numbers in a CSV or parquet file that are no dimensions of its vectors; the page
+    """Columns of numbers in a CSV or parquet file that are not dimensions of its vectors; the page
     can be coloured by them."""
 
     strict: bool = False

@@ -32,7 +32,7 @@ def explore(config: ExploreConfig, tick: Tick = lambda share: None) -> Path:
         refuse_given(config, ("kind", "metric", "tensor", "label", "besides"), why)
         return _of_run(config, tick)
     if config.trial:
-        raise ValueError(f"--trial is for runs, and {config.source} is no folder of a run")
+        raise ValueError(f"--trial is for runs, and {config.source} is not a folder of a run")
     if config.method == "horopca":
         raise ValueError("--method horopca is for points of a run")
     source = open_source(_as_diagnosis(config), tick)

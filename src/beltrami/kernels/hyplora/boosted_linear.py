@@ -42,7 +42,7 @@ from beltrami.kernels.launch.dtypes import (
 from beltrami.kernels.launch.shapes import as_matrix, as_result
 
 CAP = 40.0  # of √p: e^−80, and that over c, is still a normal float32
-LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is no number
+LARGEST_SLOPE = LARGEST_GAIN  # of ĝ: infinity times an update of 0 is not a number
 LOG_LARGEST_CUBED = math.log(LARGEST_SLOPE) / 3
 
 

@@ -183,7 +183,7 @@ def _rows_backward(
 
 
 def rounded(z: Tensor, dtype: torch.dtype) -> Tensor:
-    """z in a dtype; not beyond float16's largest number, for infinity times 0 is no number."""
+    """z in a dtype; not beyond float16's largest number, for infinity times 0 is not a number."""
     if dtype == torch.float16:
         most = torch.finfo(dtype).max
         z = torch.where(z > most, most, torch.where(z < -most, -most, z))

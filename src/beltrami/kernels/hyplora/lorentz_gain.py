@@ -12,7 +12,7 @@ and q it is analytic through 0, and its derivatives are
 
 sinh leaves float32 at √p = 89. Beyond √p = 20 everything is written with log S = √p − log(2√p)
 instead. Only where q is so small that v is, too, is g as large as S itself; it stops at
-`LARGEST_GAIN`, since infinity times a zero update is no number.
+`LARGEST_GAIN`, since infinity times a zero update is not a number.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class GraphAggregate(Layer):
 
     With `self_loops` every node counts itself with weight 1, unless it has a loop of its own, so an
     isolated node stays where it is. Without, it goes to the origin, or stays where it is ("local").
-    An edge of weight 0 is no edge. Cost O(E·d); deterministic on a CPU, and on a GPU up to the
+    An edge of weight 0 is not an edge. Cost O(E·d); deterministic on a CPU, and on a GPU up to the
     order of sums, unless `torch.use_deterministic_algorithms(True)`.
 
     Args:

@@ -23,7 +23,7 @@ class GraphAttention(Layer):
 
         scores = −|qᵢ − kⱼ|²_L/σ,      head = Σ a·v/(√c·|Σ a·v|_L),      a ∝ w·exp(scores)
 
-    with sums over the edges j → i and their weights w (1 unless given; 0 is no edge). Queries, keys
+    with sums over the edges j → i and their weights w (1 unless given; 0: no edge). Queries, keys
     and values come from an HTC `Linear`, heads are points by their own space parts, and a last
     `Linear` takes all heads side by side to the output. `log_scale` (heads,) is log σ, which starts
     at 2√head_size. Cost O(E·heads·head_size), and nothing of size N².

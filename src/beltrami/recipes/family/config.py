@@ -84,7 +84,7 @@ class FamilyConfig:
             )
         for path in self.texts:
             if not path.is_file():
-                raise ValueError(f"--texts {path} is no file")
+                raise ValueError(f"--texts {path} is not a file")
         check_no_repeats(self, "texts")
         names = [path.stem for path in self.texts]
         if twice := [name for name in names if names.count(name) > 1]:

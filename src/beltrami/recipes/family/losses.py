@@ -63,7 +63,7 @@ def read_texts(path: Path) -> list[str]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"{where} is no JSON: {error}") from error
+            raise ValueError(f"{where} is not valid JSON: {error}") from error
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
             raise ValueError(f'{where}: expected an object with "text", got {line[:60]!r}')
         texts.append(record["text"])
@@ -137,7 +137,7 @@ def _check_causal(model: Any, length: int) -> None:
     off = float((scores - changed).abs().max())
     if off > ROUNDED * torch.finfo(made.dtype).eps * float(scores.abs().max()):  # false for NaN
         raise ValueError(
-            f"{type(model).__name__} is no causal language model: its scores at the first token "
+            f"{type(model).__name__} is not a causal language model: its scores at the first token "
             "change with the tokens behind it, which it has therefore seen before it predicts them"
         )
 

@@ -81,7 +81,8 @@ def models_table(document: dict[str, Any]) -> Table:
             *(f"{model['losses'][dataset]['loss']:.4f}" for dataset in datasets),
         )
         rows.append(Row(model["name"], model["family"], values))
-    columns = ("Width", "Rows", "Left out", "Overlap", "Centred", "× m", "Centred × m")
+    times = ("Overlap × width", "Centred × width")
+    columns = ("Width", "Rows", "Left out", "Overlap", "Centred", *times)
     losses = [f"Loss, {dataset}" for dataset in datasets] if len(datasets) > 1 else ["Loss"]
     caption = "Overlap is the mean squared cosine of rows; random directions have 1/m"
     return Table(caption, (*columns, *losses[: len(datasets)]), tuple(rows), head="Model")
@@ -184,7 +185,7 @@ def _law_words(fit: dict[str, Any]) -> str:
         f"{fit['points']} losses, {fit['freedom']} degrees of freedom)."
     )
     if fit["at_edge"]:
-        text += " The exponent is at the end of its range: these losses are no such law."
+        text += " The exponent is at the end of its range: these losses do not follow such a law."
     return text
 
 

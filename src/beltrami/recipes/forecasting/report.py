@@ -17,8 +17,8 @@ WHAT_REGIMES_ARE = (
     "exponent is that of their frequencies."
 )
 WHAT_WINDOWS_ARE = (
-    "The exponent of losses that are no such law depends on which widths are fitted. Each line "
-    "leaves out the narrowest widths; where they disagree, no single exponent holds."
+    "The exponent of losses that do not follow such a law depends on which widths are fitted. Each "
+    "line leaves out the narrowest widths; where they disagree, no single exponent holds."
 )
 WHAT_INTERVALS_ARE = (
     "Where a floor was looked for and none was kept, the interval of the exponent has those of all "

@@ -50,7 +50,7 @@ def read_losses(path: Path, *, width: str = "", loss: str = "") -> LossTable:
         width, loss: the columns, where their names do not tell.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is no file; give a table with the columns width and loss")
+        raise ValueError(f"{path} is not a file; give a table with the columns width and loss")
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ValueError(f"{path}: expected a file that ends in {' '.join(ENDINGS)}")
@@ -84,7 +84,7 @@ def _of_csv(path: Path, text: str) -> list[Record]:
     try:
         rows = [(lines.line_num, [field.strip() for field in fields]) for fields in lines]
     except csv.Error as error:
-        raise ValueError(f"{path}, line {lines.line_num} is no CSV: {error}") from error
+        raise ValueError(f"{path}, line {lines.line_num} is not valid CSV: {error}") from error
     rows = [(line, fields) for line, fields in rows if any(fields)]
     if not rows:
         return []
@@ -139,7 +139,7 @@ def _parsed(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where} is no JSON: {error}") from error
+        raise ValueError(f"{where} is not valid JSON: {error}") from error
 
 
 def _column(path: Path, columns: Sequence[str], option: str, what: str) -> str:

@@ -24,7 +24,7 @@ TASKS = {
     "links": (
         "link prediction",
         "Of the edges 85% are trained on, 5% chosen on and 10% tested on, each against as many "
-        "pairs that are no edges. Messages pass along training edges alone, and in each step not "
+        "pairs that are not edges. Messages pass along training edges alone, and in each step not "
         "along those that are asked for.",
     ),
 }

@@ -89,7 +89,7 @@ def _lead(hierarchy: Hierarchy, curved: ArmResult, twin: ArmResult) -> str:
 
 
 def _lead_of_dimensions(run_result: RunResult) -> str:
-    """How many dimensions each space needs for the same precision; "" where that is no question."""
+    """How many dimensions each space needs for the same precision; "" of one dimension alone."""
     by_model: dict[str, dict[int, float]] = {}
     for s in run_result.arm_results:
         dims = by_model.setdefault(s.arm.model, {})

@@ -181,6 +181,6 @@ def _load(data: str) -> TripleSet:
         return load_triples(folders[0])
     if not Path(data).exists():
         raise ValueError(
-            f"--data {data} is no folder, and none of {', '.join((MAMMALS, *FETCHED))}"
+            f"--data {data} is not a folder, and none of {', '.join((MAMMALS, *FETCHED))}"
         )
     return load_triples(data)

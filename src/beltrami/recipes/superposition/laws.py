@@ -88,7 +88,7 @@ def _counts(path: Path, n: int) -> list[float]:
         value = _number(field)
         if value is None:
             has = "ends with" if at_end else "has"
-            raise ValueError(f"{where} {has} {field!r:.40}, which is no count")
+            raise ValueError(f"{where} {has} {field!r:.40}, which is not a count")
         if not 0 <= value < math.inf:  # false for nan, too
             raise ValueError(f"{where} has {field!r:.40}; a count is finite and not below 0")
         counts.append(value)

@@ -46,10 +46,10 @@ WHAT_IT_IS = (
 HOW_IT_IS_MEASURED = (
     "The loss is the squared error of a sample, the mean of the last hundred steps. The exponent "
     "is minus the slope of log loss over log width, by least squares; the table has it for windows "
-    "without the narrowest models, too, since a curve that bends has no one exponent.",
+    "without the narrowest models, too, since a curve that bends has no single exponent.",
     "Features: the share whose row is longer than ½, and longer than 1, of the widest model. "
-    "Overlap: mean squared cosine of its rows longer than 1, times m; 1 is what random directions "
-    "have. Unlearned: what features with rows up to ½ would lose if they were left out, "
+    "Overlap: mean squared cosine of its rows longer than 1, times the width m; 1 is what random "
+    "directions have. Unlearned: what features with rows up to ½ would lose if they were left out, "
     "Σ (4/3·p − p²); the loss is shown as a multiple of that.",
     "Superposition is called strong where 90 % of the features or more are represented, weak where "
     "they are three a dimension or fewer, by the model of the middle width.",

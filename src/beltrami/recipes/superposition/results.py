@@ -150,9 +150,9 @@ def regime_tables(recipe: SuperpositionRecipe, run_result: RunResult) -> list[Ta
             "R²",
             f"Loss at {widths[-1]}",
             "Features",
-            "above 1",
-            "Overlap · m",
-            "/ unlearned",
+            "Longer than 1",
+            "Overlap × width",
+            "Loss ÷ unlearned",
         )
         rows = tuple(row for arm_result in arms for row in _rows(arm_result, compared))
         caption = f"{group}. {spread}; “from” leaves out narrower models.{unchecked}"

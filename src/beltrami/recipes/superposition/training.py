@@ -57,7 +57,7 @@ class StackUpdate(nn.Module):
     def __init__(self, stack: ToyStack, *, steps: int, warm_up: int) -> None:
         super().__init__()
         self.steps, self.warm_up = steps, warm_up
-        self._stack = (stack,)  # in a tuple, so that it is no part of this module
+        self._stack = (stack,)  # in a tuple, so that it is not part of this module
         table = stack.table.detach()
         self.register_buffer("first", torch.zeros_like(table))
         self.register_buffer("second", torch.zeros_like(table))

@@ -4,7 +4,7 @@ Nothing here is attached to a model while it trains. Once a loss or a gradient i
 non-finite, `find_nonfinite` runs the same batch again, with a hook on every module, and names the
 first one that put out something non-finite though all it was given was finite.
 
-NaN and +∞ are what it looks for. −∞ alone is no fault: masks are made of it. If a module made −∞
+NaN and +∞ are what it looks for. −∞ alone is not a fault: masks are made of it. If a module made −∞
 out of finite inputs before the fault, as log 0 does, the report says so.
 """
 
