@@ -15,7 +15,7 @@ def saved(tmp_path: Path) -> str:
 
 
 def test_neighbours_are_printed(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nearest", saved, "c d", "--k=2"]) == 0
+    assert main(["nearest", saved, "c d", "-k", "2"]) == 0
     out = capsys.readouterr().out
     rows = [line for line in out.splitlines() if line.startswith("│")]
     assert [row.split()[1] for row in rows] == ["right", "e"]
@@ -53,7 +53,14 @@ def test_points_are_exported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", saved]) == 0
-    assert capsys.readouterr().out == "Written: tree.csv\n"
-    assert (tmp_path / "tree.csv").read_text().startswith("label,x1,x2\n")
+    assert capsys.readouterr().out == "Written: tree-points.csv\n"
+    assert (tmp_path / "tree-points.csv").read_text().startswith("label,x1,x2\n")
     assert main(["export", saved, "--format=projector", "--coordinates=poincare"]) == 0
-    assert (tmp_path / "tree-projector" / "metadata.tsv").exists()
+    assert (tmp_path / "tree-points" / "metadata.tsv").exists()
+    capsys.readouterr()
+    (tmp_path / "tree-points.csv").write_text("mine")  # nothing is replaced without --out
+    assert main(["export", saved]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (tmp_path / "tree-points.csv").read_text() == "mine"
+    assert main(["export", saved, "--out=tree-points.csv"]) == 0
+    assert (tmp_path / "tree-points.csv").read_text() != "mine"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from beltrami.embeddings import Embedding
+from beltrami.embeddings import Embedding, nearest_rows
 from beltrami.geometry import Euclidean, Lorentz, Product
 from tests.embeddings.small import LABELS, tree
 
@@ -25,11 +25,14 @@ def test_a_point_has_neighbours_too() -> None:
     assert embedding.nearest(embedding["a"], k=1)[0] == ("a", 0.0)
     with pytest.raises(ValueError, match="a point has shape"):
         embedding.nearest(torch.zeros(3))
+    with pytest.raises(ValueError, match="not finite"):
+        embedding.nearest(torch.tensor([0.0, torch.nan]))
 
 
 def test_the_neighbours_of_all_rows_are_those_of_each() -> None:
     embedding = tree(c=0.4)
-    rows, distances = embedding.nearest_rows(3)
+    distances_of = embedding.manifold.pairwise_dist(embedding.points, embedding.points)
+    rows, distances = nearest_rows(lambda block: distances_of[block].clone(), 7, 3)
     for i, label in enumerate(LABELS):
         neighbours = embedding.nearest(label, 3)
         expected = torch.tensor([n.distance for n in neighbours], dtype=torch.float64)
@@ -89,6 +92,9 @@ def test_without_a_taxonomy_there_are_neighbours_alone() -> None:
     start = tree()
     embedding = Embedding(LABELS, start.points, start.manifold)
     assert embedding.edges is None
+    embedding.add("new", ["a"])
+    assert embedding.edges is None
+    embedding = Embedding(LABELS, start.points, start.manifold)
     with pytest.raises(ValueError, match="has no taxonomy"):
         embedding.ancestors("a")
     assert embedding.nearest("a") == start.nearest("a")
@@ -102,7 +108,7 @@ def test_bad_points_are_refused() -> None:
 def test_a_saved_embedding_comes_back(tmp_path: Path) -> None:
     start = tree(c=0.7)
     start.facts["cones"] = True
-    back = Embedding.load(start.save(tmp_path / "tree.safetensors"))
+    back = Embedding.load(start.save(tmp_path / "deeper" / "tree.safetensors"))
     assert back.labels == start.labels
     assert torch.equal(back.points, start.points)
     assert back.manifold == start.manifold

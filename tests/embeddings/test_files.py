@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from beltrami.embeddings import load_run
 from beltrami.embeddings.files import write_embedding
@@ -76,6 +78,8 @@ def test_what_is_not_there_is_named(run: Path, tmp_path: Path) -> None:
         load_run(run, model="x")
     with pytest.raises(ValueError, match="no embedding of trial 'x'"):
         load_run(run, trial="x")
+    with pytest.raises(ValueError, match="no embedding of trial 'bad', only of curved"):
+        load_run(run, model="curved", trial="bad")
     with pytest.raises(ValueError, match="holds no embedding"):
         load_run(run / "trials")
 
@@ -87,6 +91,44 @@ def test_a_damaged_file_is_named(run: Path) -> None:
     (run / "trials" / "curved" / "embedding.json").write_text("{")
     with pytest.raises(ValueError, match=r"embedding\.json is missing or damaged"):
         load_run(run, trial="curved")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY", b"text"])
+def test_arrays_of_all_kinds_of_damage_are_named(run: Path, content: bytes) -> None:
+    (run / "trials" / "flatter" / "embeddings.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="missing or damaged"):
+        load_run(run)
+
+
+@given(st.binary(min_size=1, max_size=4), st.integers(0, 700))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_flipped_bytes_are_damage_or_harmless(run: Path, noise: bytes, place: int) -> None:
+    path = run / "trials" / "curved" / "embeddings.npz"
+    whole = path.read_bytes()
+    place %= len(whole)
+    path.write_bytes(whole[:place] + noise + whole[place + len(noise) :])
+    try:
+        load_run(run, model="curved")
+    except ValueError as error:
+        assert "missing or damaged" in str(error)  # noqa: PT017
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"manifold": 3}, {"manifold": {"kind": "x"}}, {"name": None}, {"metric": "x"}]
+)
+def test_a_description_of_another_shape_is_named_or_left_out(
+    run: Path, changes: dict[str, object]
+) -> None:
+    path = run / "trials" / "curved" / "embedding.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, **changes}))
+    if "manifold" in changes:
+        with pytest.raises(ValueError, match="missing or damaged"):
+            load_run(run, model="curved")
+    else:
+        load_run(run, model="curved")
 
 
 @pytest.mark.slow

@@ -172,8 +172,10 @@ def _check_command(arguments: Sequence[str], names: Mapping[str, Sequence[str]])
         known = names.get(group, ())
         if known and not word.startswith("-") and word.replace("_", "-") not in known:
             typed = f"beltrami {group}".rstrip()
-            near = difflib.get_close_matches(word, known, 1)
-            hint = f"Did you mean `{typed} {near[0]}`? " if near else ""
+            recipes = {} if group else {name: f"beltrami run {name}" for name in names["run"]}
+            whole = recipes | {name: f"{typed} {name}" for name in known}
+            near = difflib.get_close_matches(word, whole, 1)
+            hint = f"Did you mean `{whole[near[0]]}`? " if near else ""
             raise BadInputError(
                 f"`{typed} {word}` is not a command. {hint}There are {', '.join(known)}.\n"
                 f"See `{typed} --help`."

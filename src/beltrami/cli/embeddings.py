@@ -47,7 +47,7 @@ class NearestCommand(_OfRun):
     label: Annotated[Positional[str], arg(metavar="LABEL")]
     """A label of the data; a wrong one is answered with labels that look like it."""
 
-    k: int = 10
+    k: Annotated[int, arg(aliases=["-k"])] = 10
     """How many."""
 
     json: bool = False
@@ -101,22 +101,27 @@ class ExportCommand(_OfRun):
     vectors.tsv and metadata.tsv for TensorBoard's embedding projector, in a folder. word2vec: the
     text format that gensim reads; a space in a label becomes "_"."""
 
-    coordinates: Literal["own", "tangent", "poincare"] = "own"
+    coordinates: Literal["own", "tangent", "poincare"] | None = None
     """own: as they were learned. tangent: tangent vectors at the origin, for tools that take all
-    vectors as flat; they keep distances from the origin. poincare: points of the unit ball."""
+    vectors as flat; they keep distances from the origin. poincare: points of the unit ball. By
+    default tangent for projector and word2vec, and own for the others."""
 
     out: Path | None = None
-    """The file to write, or the folder for projector; without it in the current folder, named after
-    the run. A file that is there is replaced."""
+    """The file to write, or the folder for projector; a file that is there is replaced. Without it
+    a new one in the current folder, named after the run."""
 
     def execute(self) -> None:
         """Write the files, and print where."""
         from beltrami.embeddings import export_embedding
 
         embedding = self.load()
-        endings = {"projector": "-projector", "word2vec": ".txt"}
-        ending = endings.get(self.format, f".{self.format}")
-        path = self.out or Path(f"{self.run.resolve().name.removesuffix('.safetensors')}{ending}")
+        ending = {"projector": "", "word2vec": ".txt"}.get(self.format, f".{self.format}")
+        name = self.run.resolve().name.removesuffix(".safetensors")
+        path = self.out or Path(f"{name}-points{ending}")
+        if self.out is None and path.exists():
+            raise BadInputError(
+                f"{path} is there already; name another file with --out, or this one"
+            )
         if path.is_dir() and self.format != "projector":
             raise BadInputError(f"--out {path} is a folder; name a file, such as points{ending}")
         try:

@@ -109,10 +109,12 @@ class RunCommand:
             print_path(console, "Explorer", str(folder.explorer))
         print_path(console, "Numbers", str(folder.metrics))
         if folder.embeddings():
-            print_path(console, "Vectors", str(folder.path / "trials" / "*" / "embeddings.csv"))
-            print_path(
-                console, "Use them", f"beltrami nearest {shlex.quote(str(folder.path))} LABEL"
-            )
+            from beltrami.embeddings import load_run
+
+            path = str(folder.path)
+            best = folder.path / "trials" / str(load_run(path).facts["trial"])
+            print_path(console, "Vectors of the best", str(best / "embeddings.csv"))
+            print_path(console, "Neighbours", f"beltrami nearest {shlex.quote(path)} LABEL")
 
     def _what_is_left(self) -> str:
         from beltrami.recipes.folder import RunFolder

@@ -106,7 +106,8 @@ def _runs_table(runs: list[PastRun], documents: list[PastDocument], console: Con
     for run in runs:
         result = run.outcome(short=not wide)
         if not run.is_finished:
-            result = f"unfinished, {run.finished_trials} trials done"
+            plural = "" if run.finished_trials == 1 else "s"
+            result = f"unfinished, {run.finished_trials} trial{plural} done"
         about = (f"run {run.recipe}", run.data) if wide else ()
         table.add_row(*map(visible, (str(run.path), *about, run.date, result)))
     for document in documents:

@@ -21,6 +21,7 @@ from beltrami.embeddings.placement import place_node
 from beltrami.geometry import Manifold
 from beltrami.geometry.description import describe, from_description
 
+MOST_METADATA = 10_000_000  # characters of labels; the format's header holds 100 MB at most
 PAIRS_AT_ONCE = 1 << 22  # distances that are held at once: 32 MiB
 
 
@@ -144,21 +145,12 @@ class Embedding:
             raise ValueError(
                 f"a point has shape {tuple(self.points.shape[1:])}, got {tuple(point.shape)}"
             )
+        if not bool(torch.isfinite(point).all()):
+            raise ValueError("the point is not finite, so nothing is near it")
         distance = self.manifold.dist(point, self.points)
         order = distance.argsort(stable=True).tolist()
         rows = [row for row in order[: k + 1] if row != own][:k]
         return [Neighbour(self.labels[row], float(distance[row])) for row in rows]
-
-    def nearest_rows(
-        self, k: int, tick: Callable[[float], None] = lambda share: None
-    ) -> tuple[Tensor, Tensor]:
-        """The k nearest rows of every row and how far they are, both (n, k)."""
-        return nearest_rows(
-            lambda block: self.manifold.pairwise_dist(self.points[block], self.points),
-            len(self),
-            k,
-            tick,
-        )
 
     @cached_property
     def _parents(self) -> dict[int, list[int]]:
@@ -197,8 +189,8 @@ class Embedding:
 
         The point minimises the ranking loss of a hierarchy's training for this node alone, near its
         parents and their ancestors and away from all others; the other points stay where they are.
-        It joins `labels`, `points` and `edges`. In an embedding of entailment cones it lies beyond
-        its parents, inside their cones.
+        It joins `labels`, `points` and, in a taxonomy, `edges`. In an embedding of entailment cones
+        it lies beyond its parents, inside their cones.
 
         Args:
             label: a new one.
@@ -221,9 +213,11 @@ class Embedding:
             siblings=torch.tensor(children, dtype=torch.int64),
             cones=bool(self.facts.get("cones")),
         )
-        new = torch.tensor([[len(self), row] for row in rows])
-        graph = Hierarchy(self.name, (*self.labels, label), torch.cat([self._graph.edges, new]))
-        self._graph, self.points = graph, torch.cat([self.points, point.unsqueeze(0)])
+        edges = self._graph.edges
+        if self.has_taxonomy:
+            edges = torch.cat([edges, torch.tensor([[len(self), row] for row in rows])])
+        self._graph = Hierarchy(self.name, (*self.labels, label), edges)
+        self.points = torch.cat([self.points, point.unsqueeze(0)])
         self.__dict__.pop("_parents", None)
         return point
 
@@ -231,20 +225,30 @@ class Embedding:
 
     def metadata(self) -> dict[str, str]:
         """Labels and manifold as the metadata of a safetensors file, where all values are text."""
+        labels = json.dumps(list(self.labels), ensure_ascii=False)
+        if len(labels) > MOST_METADATA:
+            labels = json.dumps("in embeddings.npz")
         return {
             "format": "pt",
-            "labels": json.dumps(list(self.labels), ensure_ascii=False),
+            "labels": labels,
             "manifold": json.dumps(describe(self.manifold)),
         }
 
     def save(self, path: str | Path) -> Path:
         """Write everything into one safetensors file, which `Embedding.load` reads."""
-        path = Path(path)
-        tensors = {"points": self.points.contiguous()}
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        labels = bytearray(json.dumps(list(self.labels)).encode())
+        tensors = {
+            "points": self.points.contiguous(),
+            "labels": torch.frombuffer(labels, dtype=torch.uint8),  # JSON; metadata are limited
+        }
         if self.edges is not None:
             tensors["edges"] = self.edges
         facts = json.dumps({"name": self.name, "facts": self.facts})
-        write_atomically(path, save(tensors, {**self.metadata(), "embedding": facts}))
+        manifold = json.dumps(describe(self.manifold))
+        metadata = {"format": "pt", "manifold": manifold, "embedding": facts}
+        write_atomically(path, save(tensors, metadata))
         return path
 
     @classmethod
@@ -255,16 +259,15 @@ class Embedding:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = json.loads(metadata["embedding"])
-            labels = json.loads(metadata["labels"])
+            labels = json.loads(bytes(tensors["labels"].tolist()))
             manifold = from_description(json.loads(metadata["manifold"]))
-            points = tensors["points"]
-        except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            return cls(
+                labels,
+                tensors["points"],
+                manifold,
+                edges=tensors.get("edges"),
+                name=about["name"],
+                facts=about["facts"],
+            )
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a saved embedding ({error})") from error
-        return cls(
-            labels,
-            points,
-            manifold,
-            edges=tensors.get("edges"),
-            name=about["name"],
-            facts=about["facts"],
-        )

@@ -17,10 +17,11 @@ from beltrami.embeddings.files import array_file, table_text
 from beltrami.geometry import Euclidean, Lorentz, PoincareBall, poincare
 
 Coordinates = Literal["own", "tangent", "poincare"]
+FLAT = ("projector", "word2vec")  # formats of tools that take all vectors as flat
 
 
 def export_embedding(
-    embedding: Embedding, path: Path, format: str, coordinates: Coordinates = "own"
+    embedding: Embedding, path: Path, format: str, coordinates: Coordinates | None = None
 ) -> list[Path]:
     """Write an embedding for another tool; returns the files.
 
@@ -30,9 +31,11 @@ def export_embedding(
         format: one of `FORMATS`.
         coordinates: "own" as they were learned; "tangent" for tools that take vectors as flat: the
             tangent vectors at the origin, which keep all distances from it; "poincare" for points
-            of the unit ball, which a disk viewer takes.
+            of the unit ball, which a disk viewer takes. By default tangent for projector and
+            word2vec, whose readers take vectors as flat, and else own.
     """
     check_choice("format", format, FORMATS)
+    coordinates = coordinates or ("tangent" if format in FLAT else "own")
     return FORMATS[format](in_coordinates(embedding, coordinates), path)
 
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,13 +101,25 @@ def read_embedding(folder: Path) -> Embedding:
         with np.load(content, allow_pickle=False) as arrays:
             labels, points = arrays["labels"].tolist(), torch.from_numpy(arrays["points"])
             edges = torch.from_numpy(arrays["edges"]) if "edges" in arrays else None
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{folder / ARRAYS} is missing or damaged; {REPAIR}") from error
-    manifold = from_description(about["manifold"])
-    return Embedding(labels, points, manifold, edges=edges, name=about["name"], facts=about)
+        manifold = from_description(about["manifold"])
+        return Embedding(labels, points, manifold, edges=edges, name=about["name"], facts=about)
+    except DAMAGE as error:
+        where = folder / (ABOUT if isinstance(error, KeyError) else ARRAYS)
+        raise ValueError(f"{where} is missing or damaged ({error}); {REPAIR}") from error
 
 
 REPAIR = "the command of the run with --resume writes it again"
+# What numpy, zipfile and our own checks raise for bytes of all kinds.
+DAMAGE = (
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    NotImplementedError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 
 
 def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding:
@@ -120,10 +134,10 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
         path: the folder of a run of a recipe with points (hierarchy, cones, knowledge-graph,
             levels, graph), of one of its trials, or a file that `Embedding.save` wrote.
         model: which arm, such as "lorentz"; by default the best trial of all arms, of equally good
-            ones that of fewest dimensions.
+            ones that of fewest dimensions, a hyperbolic one before a flat one.
         trial: which trial, by the name of its folder; the best of each arm has an embedding.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_file():
         return Embedding.load(path)
     if (path / ABOUT).is_file():
@@ -139,22 +153,25 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
             f"{path} holds no embedding; a finished run of hierarchy, cones, knowledge-graph, "
             f"levels or graph does. If it is one of an earlier version, {REPAIR}"
         )
-    if trial and trial not in abouts:
-        raise ValueError(f"{path} has no embedding of trial {trial!r}, only of {', '.join(abouts)}")
     models = list(dict.fromkeys(str(about.get("model")) for about in abouts.values()))
     if model and model not in models:
         raise ValueError(f"{path} has no embedding of model {model!r}, only of {', '.join(models)}")
     fitting = [name for name, about in abouts.items() if model in ("", about.get("model"))]
+    if trial and trial not in fitting:
+        raise ValueError(
+            f"{path} has no embedding of trial {trial!r}, only of {', '.join(fitting)}"
+        )
     name = trial or max(fitting, key=lambda name: _goodness(abouts[name]))
     return read_embedding(path / "trials" / name)
 
 
-def _goodness(about: Mapping[str, Any]) -> tuple[float, int]:
-    """What the best trial has most of: the metric, then few dimensions."""
-    metric = about.get("metric") or {}
-    value = metric.get("value")
-    if value is None:
-        value = -float("inf")
-    elif metric.get("better") == "lower":
+def _goodness(about: Mapping[str, Any]) -> tuple[float, int, bool]:
+    """What the best trial has most of: the metric, few dimensions, curvature."""
+    metric, dim, manifold = (about.get(key) for key in ("metric", "dim", "manifold"))
+    value = metric.get("value") if isinstance(metric, dict) else None
+    if not isinstance(value, int | float):
+        value = -math.inf
+    elif isinstance(metric, dict) and metric.get("better") == "lower":
         value = -value
-    return float(value), -int(about.get("dim", 0))
+    curved = isinstance(manifold, dict) and manifold.get("kind") != "euclidean"
+    return float(value), -dim if isinstance(dim, int) else 0, curved

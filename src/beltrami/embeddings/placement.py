@@ -23,7 +23,7 @@ NEGATIVES = 50.0  # as in training: so many sampled nodes weigh against an ances
 STEPS = 200
 FIRST_STEP = 0.3  # the longest step, in units of distance; the last is a hundredth of it
 MOST_STARTS = 256
-BEYOND = 0.5  # how far beyond its parents a node of a cone embedding is placed
+LEAST_EDGE = 0.5  # how much farther out than its parents a node of a cone embedding is placed
 
 
 def place_node(
@@ -45,7 +45,7 @@ def place_node(
     """
     points = points.double()
     if cones:
-        return _beyond(points, manifold, parents, siblings).to(points)
+        return _farther_out(points, manifold, parents, siblings).to(points)
     others = torch.ones(len(points), dtype=torch.bool)
     others[ancestors] = False
     starts = torch.cat([siblings[:MOST_STARTS], parents])
@@ -64,8 +64,8 @@ def place_node(
         length = float(manifold.norm(u, direction))
         if length == 0:
             break
-        longest = FIRST_STEP * 100 ** (-step / STEPS)
-        u = manifold.project(manifold.exp(u, -direction * min(1.0, longest / length)))
+        max_step = FIRST_STEP * 100 ** (-step / STEPS)
+        u = manifold.project(manifold.exp(u, -direction * min(1.0, max_step / length)))
     return best
 
 
@@ -78,13 +78,13 @@ def _loss(u: Tensor, points: Tensor, manifold: Manifold, near: Tensor, others: T
     return F.softplus(distance[near] + mass).sum()
 
 
-def _beyond(points: Tensor, manifold: Manifold, parents: Tensor, siblings: Tensor) -> Tensor:
-    """A point on the ray of the parents' mean direction, as far beyond them as siblings are."""
+def _farther_out(points: Tensor, manifold: Manifold, parents: Tensor, siblings: Tensor) -> Tensor:
+    """A point on the ray of the parents' mean direction, as much farther out as siblings are."""
     v = manifold.log0(points[parents])
     radius = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
     direction = F.normalize(F.normalize(v, dim=-1).sum(0), dim=-1)
-    further = BEYOND
+    further = LEAST_EDGE
     if len(siblings):
         outside = torch.linalg.vector_norm(manifold.log0(points[siblings]), dim=-1)
-        further = max(float(outside.mean() - radius.max()), BEYOND)
+        further = max(float(outside.mean() - radius.max()), LEAST_EDGE)
     return manifold.project(manifold.exp0(direction * (radius.max() + further)))

@@ -21,7 +21,6 @@ from beltrami.geometry.manifold import (
 
 __all__ = ["describe", "from_description"]
 
-# Each with what its points' coordinates are, for people who open the file.
 _CURVED: dict[str, type[Any]] = {
     "lorentz": Lorentz,
     "poincare": PoincareBall,

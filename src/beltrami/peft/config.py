@@ -120,7 +120,9 @@ class HypLoraConfig(PeftConfig):
         """Write the config and, into PEFT's model card beside it, what loading needs."""
         super().save_pretrained(save_directory, **kwargs)
         for folder in (Path(save_directory), Path(save_directory).parent):  # of a named adapter
-            card = folder / "README.md"
+            card, config = folder / "README.md", folder / "adapter_config.json"
+            if config.is_file() and PEFT_TYPE not in config.read_text(encoding="utf-8"):
+                continue  # another adapter's folder, of which this one is inside
             text = card.read_text(encoding="utf-8") if card.is_file() else ""
             head, end, body = text.partition("\n---\n")
             if "library_name: peft" in head and LOADING not in body:

@@ -146,11 +146,11 @@ def find_documents(root: Path) -> list[PastDocument]:
             settings = document.get("settings")
             if not str(document.get("schema")).startswith(schema) or not isinstance(settings, dict):
                 continue
-            data = settings.get("source") or settings.get("models") or ""
+            data = next(filter(None, map(settings.get, ("source", "file", "models"))), "")
             shown = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
             verdict = document.get("verdict")
-            answer = str(verdict.get("answer", "")) if isinstance(verdict, dict) else ""
-            outcome = answer.partition(":")[0]
+            answer = verdict.get("answer", "") if isinstance(verdict, dict) else ""
+            outcome = str(answer or document.get("answer") or "").partition(":")[0]
             documents.append(PastDocument(path.parent, kind, shown, file_date(path), outcome))
     return sorted(documents, key=lambda document: document.path)
 

@@ -192,11 +192,11 @@ class TrialRunner:
         if self.processes.is_main_process:
             embeddings = self._embeddings(arm_results, run_result.document)
             self.folder.save_embeddings(embeddings)
+            write_atomically(self.folder.metrics, to_json(run_result.document))
             page = self.recipe.page(run_result)
             if self._explorer([embedding for embedding, _ in embeddings.values()]):
                 link = "Walk through the points in the explorer", EXPLORER
                 page = dataclasses.replace(page, links=(*page.links, link))
-            write_atomically(self.folder.metrics, to_json(run_result.document))
             write_atomically(self.folder.report, render(page))
         return run_result
 
@@ -248,7 +248,7 @@ class TrialRunner:
             return False
         try:
             explore(ExploreConfig(str(self.folder.path), out=path))
-        except ValueError as error:  # all points coincide, say, after so few steps
+        except Exception as error:  # all points coincide, say: no reason to lose the report
             self.listener.note(f"there is no explorer: {error}")
             return False
         return True

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from beltrami.data import Hierarchy, load_hierarchy
+from beltrami.embeddings import Embedding
 from beltrami.geometry import Euclidean, Lorentz
 from beltrami.recipes.hierarchy import HierarchyEmbedding
 
@@ -61,10 +62,10 @@ def test_a_saved_model_comes_back(model: HierarchyEmbedding, tmp_path: Path) -> 
     back = HierarchyEmbedding.load(model.save(tmp_path / "tree.safetensors"))
     assert back.get_params() == model.get_params()
     assert back.nearest("n14") == model.nearest("n14")
-    assert back.map_ == model.map_
+    for name in ("map_", "mean_rank_", "learning_rate_", "history_"):
+        assert getattr(back, name) == getattr(model, name)
     plain = tmp_path / "plain.safetensors"
-    model.embedding_.facts.pop("parameters")
-    model.embedding_.save(plain)
+    Embedding(model.labels_, model.points_, model.manifold_).save(plain)
     with pytest.raises(ValueError, match=r"use Embedding\.load"):
         HierarchyEmbedding.load(plain)
 
@@ -79,7 +80,9 @@ def test_arguments_can_be_read_and_set() -> None:
 @pytest.mark.parametrize(
     ("options", "taxonomy", "message"),
     [
-        ({"dim": 1}, PAIRS, "^dims must be at least 2"),
+        ({"dim": 1}, PAIRS, "^dim must be at least 2"),
+        ({"learning_rates": ()}, PAIRS, "^learning_rates is empty"),
+        ({"device": "tpu"}, PAIRS, "^device must be one of"),
         ({"geometry": "sarkar"}, PAIRS, "geometry must be one of"),
         ({"epochs": 0}, PAIRS, "^epochs must be at least 1"),
         ({}, [("a", "b")], "at least 4 nodes"),
@@ -91,6 +94,19 @@ def test_arguments_can_be_read_and_set() -> None:
 def test_bad_input_is_named(options: dict[str, Any], taxonomy: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         HierarchyEmbedding(**options).fit(taxonomy)
+
+
+def test_one_rate_may_diverge() -> None:
+    options = {**SMALL, "geometry": "euclidean", "epochs": 5, "max_step": 1e300}
+    model = HierarchyEmbedding(**{**options, "learning_rates": (1e308, 0.1)}).fit(PAIRS)
+    assert model.learning_rate_ == 0.1
+    with pytest.raises(ValueError, match="smaller learning rate"):
+        HierarchyEmbedding(**{**options, "learning_rates": (1e308,)}).fit(PAIRS)
+
+
+def test_what_is_not_a_taxonomy_is_named() -> None:
+    with pytest.raises(TypeError, match=r"taxonomy must be a file, .* got int"):
+        HierarchyEmbedding().fit(3)  # type: ignore[arg-type]
 
 
 def test_points_before_fit_are_an_error() -> None:

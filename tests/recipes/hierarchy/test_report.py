@@ -121,7 +121,7 @@ def test_the_sentences_are_about_what_was_trained(tmp_path: Path) -> None:
         key=lambda s: s.comparison("map").value.mean,
     )
     lead = hierarchy_page(recipe, run_result).lead
-    assert f"{best.comparison('map').value.mean:.1%} in the" in lead
+    assert f"{best.comparison('map').value.mean:.1%} in hyperbolic space" in lead
     assert best.arm.group in lead
     assert "Sarkar" not in lead
 

@@ -13,12 +13,11 @@ from beltrami.data.output_folder import read_object
 from beltrami.diagnosis.explore.config import NEIGHBOURS, ExploreConfig
 from beltrami.diagnosis.explore.graph_cloud import families
 from beltrami.diagnosis.explore.vector_cloud import inside_disk, tangent_disk
-from beltrami.embeddings import Embedding, load_run
+from beltrami.embeddings import Embedding, load_run, nearest_rows
 from beltrami.geometry import Lorentz, PoincareBall, poincare
 from beltrami.report.explorer import Cloud
 
 METHODS = ("auto", "as-is", "horopca", "tangent-pca")
-CURVED = ("lorentz", "poincare")
 
 
 def is_run(source: str) -> bool:
@@ -39,7 +38,14 @@ def run_cloud(
         raise ValueError(
             f"--method {config.method} is not for runs; they take {', '.join(METHODS)}"
         )
-    embedding = _embedding(config)
+    embedding = load_run(config.source, trial=config.trial)
+    if not config.trial and not isinstance(embedding.manifold, Lorentz | PoincareBall):
+        models = {
+            str((read_object(path) or {}).get("model"))
+            for path in Path(config.source).glob("trials/*/embedding.json")
+        }
+        for model in sorted(models & {"lorentz", "poincare"})[:1]:  # drawn truest
+            embedding = load_run(config.source, model=model)
     count, dim = embedding.points.shape
     if count > config.points:
         raise ValueError(
@@ -65,7 +71,14 @@ def run_cloud(
         columns=columns,
         edges=[] if hierarchy is None else [(a, b) for a, b in hierarchy.edges.tolist()],
         space=space,
-        near=embedding.nearest_rows(NEIGHBOURS, tick),
+        near=nearest_rows(
+            lambda block: embedding.manifold.pairwise_dist(
+                embedding.points[block], embedding.points
+            ),
+            count,
+            NEIGHBOURS,
+            tick,
+        ),
     )
     facts = [
         ("Trial", f"{embedding.facts.get('trial')} of {Path(config.source).name}"),
@@ -74,20 +87,6 @@ def run_cloud(
     ]
     tick(1.0)
     return cloud, how, facts
-
-
-def _embedding(config: ExploreConfig) -> Embedding:
-    """The trial that is asked for, or the best in one hyperbolic space, or the best."""
-    folder = Path(config.source)
-    models = {
-        str((read_object(path) or {}).get("model"))
-        for path in folder.glob("trials/*/embedding.json")
-    }
-    best = load_run(folder, trial=config.trial)
-    if config.trial or isinstance(best.manifold, Lorentz | PoincareBall):
-        return best
-    curved = [load_run(folder, model=model) for model in CURVED if model in models]
-    return max(curved, key=lambda e: e.facts["metric"]["value"] or 0.0, default=best)
 
 
 def _in_disk(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from beltrami.analysis import reconstruct_points
+from beltrami.checks import check_choice, check_integer
 from beltrami.data import Hierarchy, load_hierarchy
 from beltrami.data.collect import Collector
 from beltrami.embeddings import Embedding, Neighbour
@@ -22,7 +23,7 @@ from beltrami.recipes.hierarchy.recipe import RANKED, START, manifold_of
 from beltrami.recipes.hierarchy.training import train_table
 from beltrami.train.processes import Processes
 from beltrami.train.progress import ProgressListener
-from beltrami.train.session import Session
+from beltrami.train.session import Session, TrainingDivergedError
 
 FEWEST_NODES = 4
 
@@ -52,13 +53,13 @@ class HierarchyEmbedding:
 
     dim: int = 5
     geometry: Geometry = "lorentz"
-    epochs: int = 300
-    learning_rates: tuple[float, ...] = (0.2, 1.0)
-    batch: int | None = None
-    pool: int | None = None
-    negatives: float = 50.0
-    burn_in: float = 0.2
-    max_step: float = 0.1
+    epochs: int = HierarchyConfig.epochs
+    learning_rates: tuple[float, ...] = HierarchyConfig.learning_rates
+    batch: int | None = HierarchyConfig.batch
+    pool: int | None = HierarchyConfig.pool
+    negatives: float = HierarchyConfig.negatives
+    burn_in: float = HierarchyConfig.burn_in
+    max_step: float = HierarchyConfig.max_step
     seed: int = 0
     device: str = "auto"
     verbose: bool = False
@@ -76,10 +77,17 @@ class HierarchyEmbedding:
         config = self._config()
         hierarchy = _as_hierarchy(taxonomy)
         relation = Relation(hierarchy.closure(), len(hierarchy))
-        self.map_ = -1.0
+        diverged: TrainingDivergedError | None = None
+        fits: list[tuple[float, Embedding]] = []
         with _Bar(self.verbose) as listener:
             for rate in config.learning_rates:
-                self._fit(hierarchy, relation, config, rate, listener)
+                try:
+                    fits.append(self._fit(hierarchy, relation, config, rate, listener))
+                except TrainingDivergedError as error:
+                    diverged = error
+        if not fits and diverged is not None:
+            raise diverged
+        self._keep(max(fits, key=lambda fit: fit[0])[1])
         return self
 
     def _config(self) -> HierarchyConfig:
@@ -87,15 +95,17 @@ class HierarchyEmbedding:
             raise ValueError(
                 f"geometry must be one of {', '.join(map(repr, TRAINED))}; got {self.geometry!r}"
             )
-        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        names = {f.name for f in dataclasses.fields(HierarchyConfig)}
-        options: Any = {name: value for name, value in shared.items() if name in names}
+        check_integer("dim", self.dim, 2)
+        check_choice("device", self.device, ("auto", "cpu", "cuda"))
+        names = {field.name for field in dataclasses.fields(HierarchyConfig)}
+        options = {name: value for name, value in self.get_params().items() if name in names}
         options["learning_rates"] = tuple(options["learning_rates"])
         config = HierarchyConfig(models=(self.geometry,), dims=(self.dim,), **options)
         try:
             config.check()
         except ValueError as error:  # which names options of the command line
-            raise ValueError(str(error).removeprefix("--")) from None
+            name, rest = str(error).removeprefix("--").split(" ", 1)
+            raise ValueError(f"{name.replace('-', '_')} {rest}") from None
         return config
 
     def _fit(
@@ -105,8 +115,8 @@ class HierarchyEmbedding:
         config: HierarchyConfig,
         rate: float,
         listener: ProgressListener,
-    ) -> None:
-        """Train at one rate, and keep the result if it is the best so far."""
+    ) -> tuple[float, Embedding]:
+        """The MAP of one rate, and its points."""
         auto = "cuda" if torch.cuda.is_available() else "cpu"
         device = torch.device(auto if self.device == "auto" else self.device)
         session = Session(f"learning rate {rate:g}", processes=Processes(device), listener=listener)
@@ -117,18 +127,26 @@ class HierarchyEmbedding:
         points = table.weight.detach()
         sample = RANKED if len(relation.sources) > RANKED else None
         ranking = reconstruct_points(points, manifold, relation.pairs, sample=sample)
-        if ranking.map > self.map_:
-            self.map_, self.mean_rank_ = ranking.map, ranking.mean_rank
-            self.learning_rate_, self.history_ = rate, session.history
-            facts = {"parameters": self.get_params(), "map": ranking.map}
-            self.embedding_ = Embedding(
-                hierarchy.labels,
-                points,
-                manifold,
-                edges=hierarchy.edges,
-                name=hierarchy.name,
-                facts=facts,
-            )
+        fitted = {
+            "map_": ranking.map,
+            "mean_rank_": ranking.mean_rank,
+            "learning_rate_": rate,
+            "history_": session.history,
+        }
+        return ranking.map, Embedding(
+            hierarchy.labels,
+            points,
+            manifold,
+            edges=hierarchy.edges,
+            name=hierarchy.name,
+            facts={"parameters": self.get_params(), "fitted": fitted},
+        )
+
+    def _keep(self, embedding: Embedding) -> None:
+        """Take over what a training, or a file, has."""
+        self.embedding_ = embedding
+        for name, value in embedding.facts["fitted"].items():
+            setattr(self, name, value)
 
     @property
     def labels_(self) -> tuple[str, ...]:
@@ -170,12 +188,12 @@ class HierarchyEmbedding:
     def load(cls, path: str | Path) -> HierarchyEmbedding:
         """Read what `save` wrote."""
         embedding = Embedding.load(path)
-        if "parameters" not in embedding.facts:
+        if "fitted" not in embedding.facts:
             raise ValueError(f"{path} was not saved by a HierarchyEmbedding; use Embedding.load")
         parameters = dict(embedding.facts["parameters"])
         parameters["learning_rates"] = tuple(parameters["learning_rates"])
         model = cls(**parameters)
-        model.embedding_, model.map_ = embedding, embedding.facts["map"]
+        model._keep(embedding)
         return model
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -204,10 +222,15 @@ def _as_hierarchy(taxonomy: str | Path | Hierarchy | Iterable[tuple[str, str]]) 
         hierarchy = load_hierarchy(taxonomy)
     elif isinstance(taxonomy, Hierarchy):
         hierarchy = taxonomy
+    elif not isinstance(taxonomy, Iterable):
+        raise TypeError(
+            "taxonomy must be a file, a name, a Hierarchy or pairs (child, parent), got "
+            f"{type(taxonomy).__name__}"
+        )
     else:
         collector = Collector("taxonomy", "pair")
         for place, pair in enumerate(taxonomy, 1):
-            if isinstance(pair, str) or len(pair) != 2:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise ValueError(f"pair {place} of the taxonomy must be (child, parent): {pair!r}")
             child, parent = map(str, pair)
             collector.edge(child, parent, place)

@@ -80,11 +80,11 @@ def _lead(hierarchy: Hierarchy, curved: ArmResult, twin: ArmResult) -> str:
     if curved is twin:
         return f"{size} Only the Euclidean twin was trained."
     sarkar = curved.arm.model == "sarkar"
-    place = _name(curved) if sarkar else f"the {_name(curved)} geometry"
+    place = _name(curved) if sarkar else f"hyperbolic space ({_name(curved)})"
     return (
         f"{size} Looking for a node's ancestors among its nearest points has an average precision "
         f"of {curved.comparison('map').value.mean:.1%} in {place} and of "
-        f"{twin.comparison('map').value.mean:.1%} in its Euclidean twin."
+        f"{twin.comparison('map').value.mean:.1%} in flat space (Euclidean)."
     )
 
 
@@ -218,7 +218,7 @@ class _Drawing:
             _in_main_plane(v),
             self.parents,
             self.labels,
-            title=f"{self.name} in the Euclidean plane",
+            title=f"{self.name} in flat space",
             description=f"The same {len(self.labels)} nodes; edges are straight lines.",
             colour="depth",
         )
