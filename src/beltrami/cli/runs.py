@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +87,12 @@ class CompareCommand:
             first, second = (_run_json(run) for run in runs)
             print_json({"first": first, "second": second, "rows": [_row_json(row) for row in rows]})
             return
-        make_console().print(_compare_table(rows, *runs))
+        console = make_console()
+        for text in _compared(*runs):
+            console.print(visible(text), soft_wrap=True)
+        arms = {(row.group, row.model): None for row in rows}
+        for arm in arms:
+            console.print(_compare_table([row for row in rows if (row.group, row.model) == arm]))
 
 
 def visible(text: str) -> Text:
@@ -117,7 +123,7 @@ def _runs_table(runs: list[PastRun], documents: list[PastDocument], console: Con
     return table
 
 
-def _table(*columns: str, **options: Any) -> Table:
+def _table(*columns: str | Text, **options: Any) -> Table:
     """A table that breaks lines where it is narrow, and cuts no word."""
     from rich.table import Table
 
@@ -127,38 +133,37 @@ def _table(*columns: str, **options: Any) -> Table:
     return table
 
 
-def _compare_table(rows: list[SideBySide], first: PastRun, second: PastRun) -> Table:
+def _compared(first: PastRun, second: PastRun) -> Iterator[str]:
+    """What stands above the tables."""
+    yield f"A: {first.path} ({first.date})"
+    yield f"B: {second.path} ({second.date})"
+    yield (
+        "Mean ± 95% interval over seeds; differences are paired by seed, or by Welch's interval "
+        "where the seeds differ; = is no difference."
+    )
+    if first.config["data"] != second.config["data"]:
+        yield f"The data differ, {first.data} and {second.data}, so neither run is called better."
+
+
+def _compare_table(rows: list[SideBySide]) -> Table:
+    """The metrics of one model."""
+    from rich import box
+
     from beltrami.recipes.tables import show
 
-    paired = all(row.paired for row in rows)
-    how = "paired by seed" if paired else "Welch's interval where the seeds differ"
-    caption = f"Mean ± 95% interval over seeds; differences are {how}."
-    if first.config["data"] != second.config["data"]:
-        caption += (
-            f" The data differ, {first.data} and {second.data}, so neither run is called better."
-        )
-    table = _table(
-        "",
-        "Model",
-        "Metric",
-        title=visible(f"A: {first.path} ({first.date})\nB: {second.path} ({second.date})"),
-        caption=visible(caption),
-        title_justify="left",
-        caption_justify="left",
-    )
+    arm = ", ".join(filter(None, [rows[0].model, rows[0].group]))
+    table = _table(visible(arm), box=box.SIMPLE)
     for column in ("A", "B", "B − A"):
-        table.add_column(column, justify="right", overflow="fold")
-    table.add_column("B is", overflow="fold")
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("B is", no_wrap=True)
     for row in rows:
         gap = row.difference
         table.add_row(
-            visible(row.group),
-            visible(row.model),
             visible(row.title),
             show(row.first, row.digits),
             show(row.second, row.digits),
             "–" if gap is None else show(gap, row.digits),
-            row.verdict,
+            row.verdict.replace("no difference", "="),
         )
     return table
 
