@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from beltrami import analysis
-from beltrami.data import load_taxonomy
-from beltrami.data.hierarchy import Hierarchy
+from beltrami.data import load_hierarchy
 from beltrami.geometry import Lorentz
 
 
@@ -22,9 +21,7 @@ def test_all_names_are_there_and_all_results_are_frozen() -> None:
 
 
 def test_a_taxonomy_is_measured_end_to_end() -> None:
-    tree = load_taxonomy("carnivores")
-    edges = torch.tensor([[child, p] for child, p in enumerate(tree.parent) if p >= 0])
-    taxonomy = Hierarchy(tree.name, tree.labels, edges)
+    taxonomy = load_hierarchy("carnivores")
     manifold = Lorentz(1.0)
     v = torch.randn(len(taxonomy), 5)
     points = manifold.exp0((1.0 + taxonomy.depth)[:, None] * v / v.norm(dim=1, keepdim=True))

@@ -7,9 +7,7 @@ from beltrami.data import (
     Hierarchy,
     HierarchyError,
     list_hierarchies,
-    list_taxonomies,
     load_hierarchy,
-    load_taxonomy,
 )
 from beltrami.data import load as module
 from tests.data.installed import need_installed
@@ -31,13 +29,6 @@ def test_the_mammals_are_those_of_the_papers() -> None:
     pairs = {(h.labels[child], h.labels[parent]) for child, parent in h.closure().tolist()}
     assert ("dog.n.01", "carnivore.n.01") in pairs
     assert ("carnivore.n.01", "dog.n.01") not in pairs
-
-
-def test_embedded_trees_are_hierarchies_too() -> None:
-    for name in list_taxonomies():
-        h, tree = load_hierarchy(name), load_taxonomy(name)
-        assert h.is_tree
-        assert h.spanning_tree() == tree
 
 
 def test_root_selects_a_part() -> None:

@@ -11,7 +11,6 @@ from beltrami.data import Hierarchy, HierarchyError, load_hierarchy
 from beltrami.data.edge_list import read_edge_list, write_edge_list
 from beltrami.data.load import READERS, read_text
 from beltrami.data.rank_table import read_rank_table
-from beltrami.data.taxonomies import read_edges
 from beltrami.data.text import DataWarning
 
 CATS = """n,Species,Kingdom,Family,Genus
@@ -177,7 +176,6 @@ def test_a_table_without_ranks(tmp_path: Path) -> None:
 def test_edges_are_edges_whatever_else_the_header_names(tmp_path: Path) -> None:
     h = read(tmp_path, "child,parent,rank,genus,species\nb,a,genus,x,y\nc,b,,x,y\na,,family,,\n")
     assert dict(zip(h.labels, h.ranks or (), strict=True)) == {"b": "genus", "a": "family", "c": ""}
-    assert read_edges(tmp_path / "t.csv").labels == ("a", "b", "c")
 
 
 def test_a_node_has_one_rank(tmp_path: Path) -> None:
