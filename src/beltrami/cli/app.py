@@ -195,7 +195,7 @@ def _print_notes() -> None:
     from beltrami.cli.run import is_main_process
     from beltrami.data.text import DataWarning
 
-    show = warnings.showwarning
+    show, printed = warnings.showwarning, set[str]()
 
     def show_note(
         message: Warning | str,
@@ -206,7 +206,9 @@ def _print_notes() -> None:
         line: str | None = None,
     ) -> None:
         if issubclass(category, DataWarning):
-            print(f"note: {message}", file=sys.stderr)
+            if str(message) not in printed:  # a file may be read twice
+                print(f"note: {message}", file=sys.stderr)
+            printed.add(str(message))
         else:
             show(message, category, filename, lineno, file, line)
 
