@@ -181,7 +181,7 @@ def test_names_with_marks_of_other_forms(
         ("a\n  b\n c\n", r"t\.txt, line 3: ' c' is indented like no line above it; indent each"),
         ("a\n\tb\n        c\n", r"line 3: .* indented like no line above it"),
         ("a/b\n//\n", r"line 2: the path '//' has no names"),
-        ('a/"b\na/c\n', r"line 1: unexpected end of data"),
+        ('a/"b\na/c\n', r"line 1: a quoted field does not end on its line"),
         ("a\nb\n", r"line 1: expected 2 .*`beltrami data show --help` shows other forms"),
         ("a;b;c\nd;e;f\n", r"line 1: expected 2 semicolon-separated columns .*found 3"),
         (

@@ -156,7 +156,7 @@ def test_columns_by_name(tmp_path: Path) -> None:
         ("genus,species,x\n,,1\n", r"line 2: all ranks \('genus', 'species'\) are empty; fill one"),
         ("genus,species\nFelis,catus\n\nNA,leo\n", "line 4: the genus is 'NA'; leave the cell"),
         ("genus,Genus,species\na,a,b\n", "line 1: two columns are called 'Genus'; rename one"),
-        ('genus,species\nFelis,"catus\n', "line 2: unexpected end of data"),
+        ('genus,species\nFelis,"catus\n', "line 2: a quoted field does not end on its line"),
         ("genus,species\nFelis,c\0\n", "line 2: holds a NUL"),
     ],
 )
