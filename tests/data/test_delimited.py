@@ -57,8 +57,12 @@ def test_errors_name_file_line_and_text() -> None:
     assert str(error) == (
         "a.txt, line 3: expected 2 comma-separated columns (child, parent), found 3: 'c,d,e'"
     )
-    with pytest.raises(ReaderError, match=r"a\.txt, line 2: unexpected end of data"):
+    with pytest.raises(
+        ReaderError, match=r"a\.txt, line 2: a quoted field does not end on its line"
+    ):
         fields('a,b\n"c,d')
+    with pytest.raises(ReaderError, match=r"line 2: a quoted .*; put each field on one line$"):
+        fields('a,b\n"c\nd",e\n')
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -42,7 +42,7 @@ TWO_PARENTS = {("b", "a"), ("c", "a"), ("d", "b"), ("d", "c")}
         ("t.csv", "weight,source,target\n1,a,b\n1,a,c\n.5,b,d\n.5,c,d"),
         ("t.csv", "id1,id2,weight\nb,a,1\nc,a,1\nd,b,1\nd,c,1"),
         ("t.csv", "node,parent\nb,a\nc,a\nd,b\nd,c"),
-        ("t.csv", "name,id,parent_id,parent\nB,b,a,A\nC,c,a,A\nD,d,b,B\nD,d,c,C"),
+        ("t.csv", "name,id,parent_id,parent\na,1,,\nb,2,1,A\nc,3,1,A\nd,4,2,B\nd,4,3,C"),
         ("t.csv", "id,since,parent\nb,1,a\nc,2,a\nd,3,b\nd,4,c"),
         ("t.tsv", "parent_id\tid\na\tb\na\tc\nb\td\nc\td"),
         ("t.csv", "Hyponym,Hypernym\nb,a\nc,a\nd,b\nd,c"),
@@ -141,6 +141,7 @@ def test_a_first_row_of_two_labels_is_data(tmp_path: Path) -> None:
         ("b,a,1\nc,a,1", "line 1: expected 2 .* header row that names child and parent"),
         ("child,ancestor,w\nb,a,1", "line 1: there is no column 'parent'.*child, ancestor, w"),
         ("w,target,x\nb,a,1", "line 1: there is no column 'source'"),
+        ("id,title,parent\n1,b,a\n2,c,1\n3,d,b", "may be those of 'id' or of 'title'"),
         ("id,name,parent\n1,b,a", "line 1: the parents may be those of 'id' or of 'name'"),
         ("child,parent,w\nb,a", "line 2: expected 3 .*as in the header on line 1.*found 2"),
         ("child,child,parent\nb,b,a", "line 1: two columns are called 'child'"),
@@ -323,3 +324,157 @@ def test_one_known_name_of_two_columns_makes_a_header(text: str, tmp_path: Path)
         hierarchy = read_edge_list(path)
     assert hierarchy.labels == ("vim", "editors")
     assert hierarchy.edges.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("header", "warns"),
+    [
+        ("category,parent_category", True),
+        ("category,parentCategory", True),
+        ("Product,PARENT-ID", True),
+        ("concept,broader term", True),
+        ("Child Name,Parent Name", False),
+        ("child_id,parent_id", False),
+        ("Children of,Group", True),
+    ],
+)
+@pytest.mark.parametrize("swap", [False, True])
+def test_names_with_words_for_parents_or_children_make_a_header(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, header: str, warns: bool, swap: bool
+) -> None:
+    rows = [line.split(",") for line in (header, "lion,cat", "cat,animal")]
+    text = "\n".join(",".join(reversed(row) if swap else row) for row in rows)
+    assert edges_of(read(tmp_path, text, "t.csv")) == {("lion", "cat"), ("cat", "animal")}
+    notes = [str(note.message) for note in recwarn]
+    assert len(notes) == warns
+    assert not notes or "is read as a header" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "single parent,parent\nparent,person",
+        "stepchild,child\nchild,person",
+        "apparent,transparent\nx,y",
+        "grandchild,relative\nx,y",
+        "parent,\nmother,parent",
+        "id,name\nname,word",
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_labels_with_such_words_are_data(tmp_path: Path, text: str) -> None:
+    first = text.split("\n")[0].split(",")
+    assert set(filter(None, first)) <= set(read(tmp_path, text, "t.csv").labels)
+
+
+@pytest.mark.parametrize("header", ["id,path", "name,ID", "Category ID;Category Name"])
+def test_a_header_without_parents_is_refused(tmp_path: Path, header: str) -> None:
+    with pytest.raises(HierarchyError, match=r"line 1: no column of '.*' has parents; name child"):
+        read(tmp_path, f"{header}\n1;x,y\n2,x;z")
+
+
+IDS = "{}\n1,animal,\n2,cat,1\n3,lion,2\n4,dog,1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        (IDS.format("id,name,parent_id"), None),
+        (IDS.format("id,name,parent"), None),
+        (IDS.format("node_id,title,parent"), None),
+        (IDS.format("category_id,category_name,parent_category_id"), None),
+        (IDS.format("child_id,child_name,parent_id"), None),
+        (IDS.format("taxonID,scientificName,parentNameUsageID"), None),
+        ("id,name,parent\n1,animal,\n2,cat,animal\n3,lion,cat\n4,dog,animal\n", None),
+        ("id,name,Parent Name\n2,cat,animal\n3,lion,cat\n4,dog,animal\n", None),
+        ("author_id,item_id,name,parent_id\n9,1,animal,\n2,2,cat,1\n9,3,lion,2\n8,4,dog,1", None),
+        ("name,code,parent\ncat,a,animal\nlion,b,cat\ndog,c,animal", None),
+        ("name,code,parent\nlion,1,cat\ndog,2,wolf", {("lion", "cat"), ("dog", "wolf")}),
+        ("id,name,parent_id\n2,cat,7\n3,,7\n", {("cat", "7"), ("3", "7")}),
+        (
+            "id,name,parent_id\n1,x,\n2,x,1\n3,7,1\n4,d,7\n",
+            {("x (2)", "x (1)"), ("7 (3)", "x (1)"), ("d", "7 (7)")},
+        ),
+    ],
+)
+def test_tables_of_ids_are_labelled_by_name(
+    tmp_path: Path, text: str, edges: set[tuple[str, str]] | None
+) -> None:
+    cats = {("cat", "animal"), ("lion", "cat"), ("dog", "animal")}
+    assert edges_of(read(tmp_path, text, "t.csv")) == (edges or cats)
+
+
+def test_darwin_core_with_columns_of_ranks_has_its_parents(tmp_path: Path) -> None:
+    file = tmp_path / "taxon.txt"
+    file.write_text(
+        "taxonID\tacceptedNameUsageID\tparentNameUsageID\tscientificName\ttaxonRank\tfamily\tgenus\n"
+        "7\t7\t\tFelidae\tfamily\tFelidae\t\n"
+        "8\t8\t7\tFelis\tgenus\tFelidae\tFelis\n"
+        "9\t9\t8\tFelis catus\tspecies\tFelidae\tFelis\n"
+    )
+    h = load_hierarchy(file, strict=True)
+    assert edges_of(h) == {("Felis", "Felidae"), ("Felis catus", "Felis")}
+    assert h.rank_counts == {"family": 1, "genus": 1, "species": 1}
+
+
+def test_columns_that_are_not_known_say_how_to_name_them(tmp_path: Path) -> None:
+    text = "Category,Subcategory,Product\nfood,bread,rye\n"
+    with pytest.raises(
+        HierarchyError, match=r"line 1: .*call the columns 'level 1', 'level 2'"
+    ) as e:
+        read(tmp_path, text, "t.csv")
+    assert "\n" not in str(e.value)
+    named = text.replace("Category,Subcategory,Product", "level 1,level 2,level 3")
+    (tmp_path / "t.csv").write_text(named)
+    assert load_hierarchy(tmp_path / "t.csv", strict=True).labels == ("food", "bread", "rye")
+
+
+@pytest.mark.parametrize("value", ["NA", "NaN", "nan", "None", "null", "NULL"])
+def test_missing_parents_are_empty(tmp_path: Path, value: str) -> None:
+    text = f"child,parent\nanimal,{value}\ncat,animal\nrock,{value}\n"
+    message = f"missing values are read as empty parents: 2, first '{value}' on line 2"
+    with pytest.warns(DataWarning, match=message):
+        h = read(tmp_path, text, "t.csv")
+    assert edges_of(h) == {("cat", "animal")}
+    assert set(h.labels) == {"animal", "cat", "rock"}
+    with pytest.warns(DataWarning, match="empty parents: 1, first"):
+        h = read(tmp_path, f"id,name,parent_id\n1,animal,{value}\n2,cat,1\n", "t.csv")
+    assert h.labels == ("animal", "cat")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_node_may_be_called_like_a_missing_value(tmp_path: Path) -> None:
+    edges = {("Windhoek", "NA"), ("NA", "Africa")}
+    assert edges_of(read(tmp_path, "Windhoek,NA\nNA,Africa\n", "t.csv")) == edges
+    named = "id,name,parent\nW,Windhoek,NA\nNA,Namibia,AF\nAF,Africa,\n"
+    assert edges_of(read(tmp_path, named, "t.csv")) == {
+        ("Windhoek", "Namibia"),
+        ("Namibia", "Africa"),
+    }
+    write_edge_list(Hierarchy("t", ("b", "null"), torch.tensor([[0, 1]])), tmp_path / "t.tsv")
+    assert edges_of(read_edge_list(tmp_path / "t.tsv")) == {("b", "null")}
+
+
+tables = st.lists(
+    st.lists(st.sampled_from(["", "1", "2", "a", "b", "NA", "id", "x y"]), min_size=2, max_size=4),
+    max_size=6,
+)
+headers = st.lists(
+    st.sampled_from(["id", "name", "parent", "parent_id", "Child", "taxonID", "a", "rank", "path"]),
+    min_size=2,
+    max_size=4,
+)
+
+
+@same_folder
+@pytest.mark.filterwarnings("ignore::beltrami.data.text.DataWarning")
+@given(header=headers, rows=tables)
+def test_any_table_gives_a_hierarchy_or_one_line(
+    tmp_path: Path, header: list[str], rows: list[list[str]]
+) -> None:
+    problem = ""
+    try:
+        assert len(read(tmp_path, "\n".join(map(",".join, [header, *rows])), "t.csv")) >= 1
+    except HierarchyError as error:
+        problem = str(error)
+    assert not problem or ("t.csv" in problem and "\n" not in problem)

@@ -134,6 +134,7 @@ CATS = {("cat", "animal"), ("lion", "cat"), ("dog", "animal")}
         "# by hand\n/animal/cat/lion/\n\nanimal//dog\n",
         "animal\nanimal/cat\nanimal/cat/lion\nanimal/dog\nanimal/dog\n",
         "animal>cat>lion\nanimal>dog",
+        "# Version: 3\n1 - animal\n2 - animal > cat\n35 - animal > cat > lion\n4 - animal > dog",
         '"animal > cat > lion"\n"animal > dog"',
         "animal\n\tcat\n\t\tlion\n\n\tdog",
         "animal\n  cat\n        lion\n  dog",
@@ -163,6 +164,11 @@ def test_forms(tmp_path: Path, text: str, name: str) -> None:
             "food, all\n  fish, fresh\n  bread\n  rice\n  tea",
             {("fish, fresh", "food, all"), ("rice", "food, all")},
         ),
+        (
+            "animal, all\n  cat, big\n    lion, x\n  dog, y",
+            {("cat, big", "animal, all"), ("lion, x", "cat, big"), ("dog, y", "animal, all")},
+        ),
+        ("child, parent\n lion, cat\n cat, animal", {("lion", "cat"), ("cat", "animal")}),
         ("Felis, 1758;cats\nPuma;cats\ncats;", {("Felis, 1758", "cats"), ("Puma", "cats")}),
         ("b;x,a\nc;x,a\nd,a", {("b;x", "a"), ("c;x", "a"), ("d", "a")}),
         ("a/x\na/b/x\n", {("x (a)", "a"), ("x (b)", "b")}),
@@ -175,13 +181,19 @@ def test_names_with_marks_of_other_forms(
     assert edges_of(read(tmp_path, text)) >= edges
 
 
+@pytest.mark.filterwarnings("ignore::beltrami.data.text.DataWarning")
+def test_numbers_of_some_paths_are_names(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("1 - a > b\n2 - a > c\na > d")
+    assert {"1 - a", "2 - a", "a"} < set(load_hierarchy(tmp_path / "t.txt").labels)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a\n  b\n c\n", r"t\.txt, line 3: ' c' is indented like no line above it; indent each"),
         ("a\n\tb\n        c\n", r"line 3: .* indented like no line above it"),
         ("a/b\n//\n", r"line 2: the path '//' has no names"),
-        ('a/"b\na/c\n', r"line 1: unexpected end of data"),
+        ('a/"b\na/c\n', r"line 1: a quoted field does not end on its line"),
         ("a\nb\n", r"line 1: expected 2 .*`beltrami data show --help` shows other forms"),
         ("a;b;c\nd;e;f\n", r"line 1: expected 2 semicolon-separated columns .*found 3"),
         (

@@ -154,8 +154,9 @@ def test_columns_by_name(tmp_path: Path) -> None:
         ("genus,species\nFelis,catus,x\n", "line 2: expected 2 .*header on line 1.*found 3"),
         ("genus,species,x\n,,1\n", r"line 2: all ranks \('genus', 'species'\) are empty; fill one"),
         ("genus,species\nFelis,catus\n\nNA,leo\n", "line 4: the genus is 'NA'; leave the cell"),
+        ("genus,species\nnull,leo\n", "line 2: the genus is 'null'; leave the cell"),
         ("genus,Genus,species\na,a,b\n", "line 1: two columns are called 'Genus'; rename one"),
-        ('genus,species\nFelis,"catus\n', "line 2: unexpected end of data"),
+        ('genus,species\nFelis,"catus\n', "line 2: a quoted field does not end on its line"),
         ("genus,species\nFelis,c\0\n", "line 2: holds a NUL"),
     ],
 )
@@ -176,6 +177,11 @@ def test_a_table_without_ranks(tmp_path: Path) -> None:
 def test_edges_are_edges_whatever_else_the_header_names(tmp_path: Path) -> None:
     h = read(tmp_path, "child,parent,rank,genus,species\nb,a,genus,x,y\nc,b,,x,y\na,,family,,\n")
     assert dict(zip(h.labels, h.ranks or (), strict=True)) == {"b": "genus", "a": "family", "c": ""}
+
+
+def test_a_table_with_species_has_ranks_whatever_parents_it_names(tmp_path: Path) -> None:
+    h = read(tmp_path, "taxonID,parentEventID,name,genus,species\n1,,x,Felis,catus\n")
+    assert h.rank_counts == {"genus": 1, "species": 1}
 
 
 def test_a_node_has_one_rank(tmp_path: Path) -> None:

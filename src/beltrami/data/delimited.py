@@ -117,7 +117,10 @@ class Rows:
         except csv.Error as error:
             if self._comments and self.is_comment(text):
                 return []
-            raise self.problem(line, str(error)) from error
+            if "unexpected end" not in str(error):
+                raise self.problem(line, str(error)) from error
+            what = "a quoted field does not end on its line; put each field on one line"
+            raise self.problem(line, what) from None
         return [field.strip() for field in fields]
 
 

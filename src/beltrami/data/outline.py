@@ -6,24 +6,28 @@
                                                                     dog
 
 Names of paths are separated by ">" or "/", and may be quoted as CSV allows; nodes above need no
-line of their own, and a first line `path` is a header. Each level of an indented text is indented
-by the same tabs or spaces, or by more than the level above; the marks of a list, `-` and `*`, are
-left away. Lines that start with `#` are comments. A node is a path of names, as in `rank_table`: a
-name may be at several places.
+line of their own, and a first line `path` is a header. Where all lines begin with a number, as
+`2 - Animals` does in Google's product taxonomy, it is left away. Each level of an indented text is
+indented by the same tabs or spaces, or by more than the level above; the marks of a list, `-` and
+`*`, are left away. Lines that start with `#` are comments. A node is a path of names, as in
+`rank_table`: a name may be at several places.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from beltrami.data.collect import warn_of_repetitions
 from beltrami.data.delimited import Rows, count_outside_quotes, find_delimiter, first_lines
+from beltrami.data.edge_list import edge_columns
 from beltrami.data.hierarchy import Hierarchy, HierarchyError
 from beltrami.data.rank_table import Key, hierarchy_of_keys
 from beltrami.data.text import quoted, read_lines
 
 PATH_HEADERS = {"path", "paths", "lineage", "taxonomy", "category"}
+_NUMBER = re.compile(r"\s*\d+ - ")  # of a path, as in Google's product taxonomy
 _ROOT = ("root",)  # instead of ranks: what labels call a root whose name others have, too
 
 
@@ -35,6 +39,8 @@ def is_indented(lines: Sequence[str]) -> bool:
         return False
     if not count_outside_quotes(lines[0], delimiter):
         return bool(indented)
+    if not lines[0][:1].isspace() and not edge_columns(lines[0].split(delimiter)):
+        return 2 * len(indented) >= max(len(lines) - 1, 1)
     return 2 * sum(delimiter not in line for line in indented) > len(lines)
 
 
@@ -58,13 +64,16 @@ def path_separator(lines: Sequence[str]) -> str | None:
 def read_paths(path: str | Path) -> Hierarchy:
     """The hierarchy in a file of paths; else a `HierarchyError`."""
     path = Path(path)
-    separator = path_separator(first_lines(path, error=HierarchyError)) or "/"
+    lines = first_lines(path, error=HierarchyError)
+    separator, numbered = path_separator(lines) or "/", all(map(_NUMBER.match, lines))
     node_of: dict[Key, int] = {}
     rows = Rows(path, error=HierarchyError, comments=True, delimiter=separator)
     for number, row in enumerate(row for row in rows if not rows.is_comment(row.text)):
         names = row.fields if len(row.fields) > 1 else row.fields[0].split(separator)
         if number == 0 and row.text.strip().lower() in PATH_HEADERS:
             continue
+        if numbered:
+            names = [_NUMBER.sub("", names[0]), *names[1:]]
         node = -1
         for name in filter(None, map(str.strip, names)):
             node = node_of.setdefault((node, 0, name), len(node_of))

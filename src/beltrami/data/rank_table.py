@@ -23,14 +23,13 @@ import torch
 
 from beltrami.data.collect import unique_labels
 from beltrami.data.delimited import Row, Rows
-from beltrami.data.edge_list import COLUMN_NAMES
+from beltrami.data.edge_list import COLUMN_NAMES, edge_columns
 from beltrami.data.hierarchy import Hierarchy, HierarchyError, did_you_mean, quoted_names
 from beltrami.data.ranks import PLACE_OF_RANK, RANKS, plain_rank
-from beltrami.data.text import quoted
+from beltrami.data.text import MISSING_VALUES, quoted
 
 MIN_RANKS = 2  # a table has; one column is not a path
 MOST_ANCESTORS = 50  # that a label names
-MISSING_VALUE = "NA"  # what R writes for an empty cell
 
 Key = tuple[int, int, str]  # of a node: its parent or -1, its rank, its name
 
@@ -85,7 +84,7 @@ def _nodes(
         node = -1
         for rank, (title, column) in enumerate(columns):
             name = row.fields[column] if column < len(row.fields) else ""
-            if name == MISSING_VALUE:
+            if name in MISSING_VALUES:
                 raise rows.problem(
                     row.line, f"the {title} is {name!r}; leave the cell of a missing rank empty"
                 )
@@ -108,8 +107,10 @@ def is_rank_table(path: Path) -> bool:
     if header is None:
         return False
     names = {field.lower().lstrip("# ") for field in header.fields}
-    if any(child in names and parent in names for child, parent in COLUMN_NAMES):
+    if any(set(pair) <= names for pair in COLUMN_NAMES):
         return False
+    if "species" not in names and edge_columns(header.fields):
+        return False  # Darwin Core has parents, and ranks as well, which end above the species
     return _count_ranks(header) >= MIN_RANKS
 
 

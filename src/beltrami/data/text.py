@@ -8,6 +8,7 @@ from pathlib import Path
 
 MAX_LINE = 1 << 20  # characters; beyond any line of labels, and few enough to refuse binary files
 MAX_WHOLE_FILE = 1 << 28  # characters; for formats that cannot be read line by line
+MISSING_VALUES = {"NA", "NaN", "nan", "None", "null", "NULL"}  # what programs write for no value
 QUOTED_CHARACTERS = 80  # of a line, at most, in an error
 
 
