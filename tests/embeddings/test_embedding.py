@@ -66,6 +66,22 @@ def test_a_new_node_is_nearest_to_its_ancestors(geometry: str) -> None:
     assert embedding.parents("newer") == ["new", "right"]
 
 
+def test_a_new_point_has_the_dtype_of_the_others() -> None:
+    start = tree()
+    embedding = Embedding(LABELS, start.points.float(), start.manifold, edges=start.edges)
+    assert embedding.add("new", ["left"]).dtype == torch.float32
+    assert embedding.points.dtype == torch.float32
+
+
+def test_a_hierarchy_is_taken_as_it_is() -> None:
+    hierarchy = tree().hierarchy
+    assert hierarchy is not None
+    embedding = Embedding(hierarchy, tree().points, tree().manifold)
+    assert embedding.hierarchy is hierarchy
+    assert embedding.name == "tree"
+    assert list(embedding) == list(LABELS)
+
+
 def test_a_new_node_of_cones_lies_beyond_its_parent() -> None:
     start = tree()
     embedding = Embedding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ class Embedding:
     [Neighbour(label='cat', distance=0.71), Neighbour(label='big cat', distance=0.78)]
 
     Args:
-        labels: one a point, all different.
+        labels: one a point, all different; or a `Hierarchy`, whose labels and edges they are.
         points: (n, d), in the order of the labels.
         manifold: where the points live.
         edges: int64 (m, 2), rows (child, parent), where the labels are a taxonomy.
@@ -73,12 +73,12 @@ class Embedding:
 
     def __init__(
         self,
-        labels: Sequence[str],
+        labels: Sequence[str] | Hierarchy,
         points: Tensor,
         manifold: Manifold,
         *,
         edges: Tensor | None = None,
-        name: str = "embedding",
+        name: str = "",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         if points.ndim != 2 or len(points) != len(labels) or not points.is_floating_point():
@@ -88,14 +88,21 @@ class Embedding:
             )
         self.points = points.detach().cpu()
         self.manifold = manifold
-        self.name = name
         self.facts = dict(facts or {})
-        self.has_taxonomy = edges is not None
-        no_edges = torch.empty(0, 2, dtype=torch.int64)
-        self._graph = Hierarchy(name, tuple(labels), no_edges if edges is None else edges)
+        self.has_taxonomy = edges is not None or isinstance(labels, Hierarchy)
+        if isinstance(labels, Hierarchy):
+            self._graph = labels
+        else:
+            no_edges = torch.empty(0, 2, dtype=torch.int64)
+            edges = no_edges if edges is None else edges
+            self._graph = Hierarchy(name or "embedding", tuple(labels), edges)
+        self.name = name or self._graph.name
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
 
     def __contains__(self, label: object) -> bool:
         return label in self._graph
@@ -216,6 +223,7 @@ class Embedding:
         edges = self._graph.edges
         if self.has_taxonomy:
             edges = torch.cat([edges, torch.tensor([[len(self), row] for row in rows])])
+        point = self.manifold.project(point.to(self.points))
         self._graph = Hierarchy(self.name, (*self.labels, label), edges)
         self.points = torch.cat([self.points, point.unsqueeze(0)])
         self.__dict__.pop("_parents", None)
@@ -254,6 +262,7 @@ class Embedding:
     @classmethod
     def load(cls, path: str | Path) -> Embedding:
         """Read what `save` wrote; a `ValueError` for other files."""
+        path = Path(path).expanduser()
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -144,10 +144,7 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
         return read_embedding(path)
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is not there; `beltrami runs` lists the runs there are")
-    unsorted = {
-        file.parent.name: read_object(file) or {} for file in path.glob(f"trials/*/{ABOUT}")
-    }
-    abouts = dict(sorted(unsorted.items()))
+    abouts = trials_with_points(path)
     if not abouts:
         raise ValueError(
             f"{path} holds no embedding; a finished run of hierarchy, cones, knowledge-graph, "
@@ -161,17 +158,33 @@ def load_run(path: str | Path, *, model: str = "", trial: str = "") -> Embedding
         raise ValueError(
             f"{path} has no embedding of trial {trial!r}, only of {', '.join(fitting)}"
         )
-    name = trial or max(fitting, key=lambda name: _goodness(abouts[name]))
+    name = trial or best_trial({name: abouts[name] for name in fitting})
     return read_embedding(path / "trials" / name)
+
+
+def trials_with_points(run: Path) -> dict[str, dict[str, Any]]:
+    """embedding.json of each trial of a run that has one, by the trial's name."""
+    files = sorted(run.glob(f"trials/*/{ABOUT}"))
+    return {file.parent.name: read_object(file) or {} for file in files}
+
+
+def best_trial(abouts: Mapping[str, Mapping[str, Any]]) -> str:
+    """The name of the best: by the metric, then of fewest dimensions, then a hyperbolic one."""
+    return max(abouts, key=lambda name: _goodness(abouts[name]))
+
+
+def kind_of(about: Mapping[str, Any]) -> str:
+    """The kind of manifold that an embedding.json names."""
+    manifold = about.get("manifold")
+    return str(manifold.get("kind")) if isinstance(manifold, dict) else ""
 
 
 def _goodness(about: Mapping[str, Any]) -> tuple[float, int, bool]:
     """What the best trial has most of: the metric, few dimensions, curvature."""
-    metric, dim, manifold = (about.get(key) for key in ("metric", "dim", "manifold"))
+    metric, dim = about.get("metric"), about.get("dim")
     value = metric.get("value") if isinstance(metric, dict) else None
     if not isinstance(value, int | float):
         value = -math.inf
     elif isinstance(metric, dict) and metric.get("better") == "lower":
         value = -value
-    curved = isinstance(manifold, dict) and manifold.get("kind") != "euclidean"
-    return float(value), -dim if isinstance(dim, int) else 0, curved
+    return float(value), -dim if isinstance(dim, int) else 0, kind_of(about) != "euclidean"

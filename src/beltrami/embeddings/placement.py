@@ -35,7 +35,7 @@ def place_node(
     siblings: Tensor,
     cones: bool = False,
 ) -> Tensor:
-    """The point (d,) of a new node among points (n, d).
+    """The point (d,) of a new node among points (n, d), in float64.
 
     Args:
         points: of all nodes that are there.
@@ -45,7 +45,7 @@ def place_node(
     """
     points = points.double()
     if cones:
-        return _farther_out(points, manifold, parents, siblings).to(points)
+        return _farther_out(points, manifold, parents, siblings)
     others = torch.ones(len(points), dtype=torch.bool)
     others[ancestors] = False
     starts = torch.cat([siblings[:MOST_STARTS], parents])

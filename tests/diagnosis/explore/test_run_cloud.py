@@ -13,13 +13,15 @@ from safetensors.torch import load_file
 from beltrami.diagnosis.explore.config import ExploreConfig
 from beltrami.diagnosis.explore.explore import explore
 from beltrami.diagnosis.explore.run_cloud import run_cloud
-from beltrami.embeddings import load_run
-from beltrami.geometry import lorentz, poincare
+from beltrami.embeddings import Embedding, load_run
+from beltrami.embeddings.files import write_embedding
+from beltrami.geometry import Euclidean, lorentz, poincare
 from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
 from beltrami.report.explorer import Cloud
+from tests.embeddings.small import tree
 
 EDGES = "child,parent\nb,a\nc,a\nd,b\ne,b\nf,c\n<i>,c\n"
 
@@ -157,3 +159,19 @@ def test_options_of_runs_are_for_runs() -> None:
         explore(ExploreConfig(trial="x"))
     with pytest.raises(ValueError, match="horopca is for points of a run"):
         explore(ExploreConfig(method="horopca"))
+
+
+def test_a_hyperbolic_trial_is_shown_before_a_better_flat_one(tmp_path: Path) -> None:
+    """Also of recipes whose models have names of their own, as those of knowledge graphs."""
+    start = tree()
+    flat = Embedding(start.labels, start.manifold.log0(start.points), Euclidean())
+    (tmp_path / "config.json").write_text('{"schema": "beltrami.run/1"}', encoding="utf-8")
+    for name, embedding, value in (("RotH", start, 0.8), ("RotE", flat, 0.9)):
+        folder = tmp_path / "trials" / name
+        folder.mkdir(parents=True)
+        metric = {"key": "mrr", "better": "higher", "value": value}
+        write_embedding(folder, embedding, {"model": name, "trial": name, "metric": metric})
+    assert load_run(tmp_path).facts["model"] == "RotE"
+    cloud, _, facts = run_cloud(ExploreConfig(str(tmp_path)), lambda share: None)
+    assert facts[0][1].startswith("RotH of")
+    assert list(cloud.labels) == list(start.labels)

@@ -85,7 +85,7 @@ def test_arguments_can_be_read_and_set() -> None:
         ({"device": "tpu"}, PAIRS, "^device must be one of"),
         ({"geometry": "sarkar"}, PAIRS, "geometry must be one of"),
         ({"epochs": 0}, PAIRS, "^epochs must be at least 1"),
-        ({}, [("a", "b")], "at least 4 nodes"),
+        ({}, [("a", "b")], "at least 4 are needed"),
         ({}, [("a", "b"), ("b", "a")], "pairs 1, 2: the parents form a cycle"),
         ({}, ["ab"], "must be"),
         ({}, "nosuch.csv", "neither a file nor"),

@@ -14,16 +14,18 @@ from beltrami.diagnosis.explore.config import NEIGHBOURS, ExploreConfig
 from beltrami.diagnosis.explore.graph_cloud import families
 from beltrami.diagnosis.explore.vector_cloud import inside_disk, tangent_disk
 from beltrami.embeddings import Embedding, load_run, nearest_rows
+from beltrami.embeddings.files import ABOUT, best_trial, kind_of, trials_with_points
 from beltrami.geometry import Lorentz, PoincareBall, poincare
 from beltrami.report.explorer import Cloud
 
+CURVED = ("lorentz", "poincare")  # one hyperbolic space, which the disk shows truest
 METHODS = ("auto", "as-is", "horopca", "tangent-pca")
 
 
 def is_run(source: str) -> bool:
     """Whether a source is the folder of a run, or of one of its trials."""
     document = read_object(Path(source) / "config.json") or {}
-    return document.get("schema") == "beltrami.run/1" or (Path(source) / "embedding.json").is_file()
+    return document.get("schema") == "beltrami.run/1" or (Path(source) / ABOUT).is_file()
 
 
 def run_cloud(
@@ -38,14 +40,10 @@ def run_cloud(
         raise ValueError(
             f"--method {config.method} is not for runs; they take {', '.join(METHODS)}"
         )
-    embedding = load_run(config.source, trial=config.trial)
-    if not config.trial and not isinstance(embedding.manifold, Lorentz | PoincareBall):
-        models = {
-            str((read_object(path) or {}).get("model"))
-            for path in Path(config.source).glob("trials/*/embedding.json")
-        }
-        for model in sorted(models & {"lorentz", "poincare"})[:1]:  # drawn truest
-            embedding = load_run(config.source, model=model)
+    abouts = trials_with_points(Path(config.source))
+    curved = {name: about for name, about in abouts.items() if kind_of(about) in CURVED}
+    trial = config.trial or (best_trial(curved) if curved else "")
+    embedding = load_run(config.source, trial=trial)
     count, dim = embedding.points.shape
     if count > config.points:
         raise ValueError(

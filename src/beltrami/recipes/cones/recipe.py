@@ -131,15 +131,7 @@ class ConesRecipe(Recipe[ConesConfig, ConesSettings]):
     def embedding(self, model: nn.Module, trial: Trial[ConesSettings]) -> Embedding:
         """The apexes of the cones."""
         assert isinstance(model, ConeEmbedding)
-        hierarchy = self.hierarchy
-        return Embedding(
-            hierarchy.labels,
-            model.weight,
-            model.manifold,
-            edges=hierarchy.edges,
-            name=hierarchy.name,
-            facts={"cones": True},
-        )
+        return Embedding(self.hierarchy, model.weight, model.manifold, facts={"cones": True})
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""

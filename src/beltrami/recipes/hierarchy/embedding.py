@@ -16,16 +16,15 @@ from beltrami.checks import check_choice, check_integer
 from beltrami.data import Hierarchy, load_hierarchy
 from beltrami.data.collect import Collector
 from beltrami.embeddings import Embedding, Neighbour
+from beltrami.geometry import Manifold
 from beltrami.models.hierarchy.relation import Relation
 from beltrami.models.hierarchy.table import PointTable
 from beltrami.recipes.hierarchy.config import TRAINED, Geometry, HierarchyConfig
-from beltrami.recipes.hierarchy.recipe import RANKED, START, manifold_of
+from beltrami.recipes.hierarchy.recipe import RANKED, START, check_size, manifold_of
 from beltrami.recipes.hierarchy.training import train_table
 from beltrami.train.processes import Processes
 from beltrami.train.progress import ProgressListener
 from beltrami.train.session import Session, TrainingDivergedError
-
-FEWEST_NODES = 4
 
 
 @dataclass
@@ -134,11 +133,9 @@ class HierarchyEmbedding:
             "history_": session.history,
         }
         return ranking.map, Embedding(
-            hierarchy.labels,
+            hierarchy,
             points,
             manifold,
-            edges=hierarchy.edges,
-            name=hierarchy.name,
             facts={"parameters": self.get_params(), "fitted": fitted},
         )
 
@@ -159,7 +156,7 @@ class HierarchyEmbedding:
         return self._fitted().points
 
     @property
-    def manifold_(self) -> Any:
+    def manifold_(self) -> Manifold:
         """The manifold of the points."""
         return self._fitted().manifold
 
@@ -235,11 +232,7 @@ def _as_hierarchy(taxonomy: str | Path | Hierarchy | Iterable[tuple[str, str]]) 
             child, parent = map(str, pair)
             collector.edge(child, parent, place)
         hierarchy = collector.hierarchy("taxonomy")
-    if len(hierarchy) < FEWEST_NODES or not len(hierarchy.edges):
-        raise ValueError(
-            f"{hierarchy.name} has {len(hierarchy)} nodes and {len(hierarchy.edges)} edges; at "
-            f"least {FEWEST_NODES} nodes and an edge are needed"
-        )
+    check_size(hierarchy, hierarchy.name)
     return hierarchy
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from beltrami.recipes.results import RunResult
     from beltrami.report.page import Page
 
+FEWEST_NODES = 4
 START = 1e-3  # root mean square distance of the points from the origin
 DISTORTION_SOURCES = 256  # nodes from which distances are compared with hops
 MOST_RATIOS = 1 << 26  # pairs compared with hops
@@ -83,12 +84,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
             config.data, root=config.root, strict=config.strict
         )
         self._trees: dict[int, PlacedTree] = {}
-        if not len(self.hierarchy.edges):
-            raise ValueError(f"{config.data} has no edges; there is nothing to embed")
-        if len(self.hierarchy) < 4:
-            raise ValueError(
-                f"{config.data} has {len(self.hierarchy)} nodes; at least 4 are needed"
-            )
+        check_size(self.hierarchy, config.data)
         if "sarkar" in config.models:
             for dim in config.dims:
                 self._placed(dim)  # now, where it can still be refused
@@ -209,14 +205,7 @@ class HierarchyRecipe(Recipe[HierarchyConfig, Settings]):
         """The table's points; Sarkar's tree is farther out than coordinates of float64 can say."""
         if not isinstance(model, PointTable):
             return None
-        hierarchy = self.hierarchy
-        return Embedding(
-            hierarchy.labels,
-            model.weight,
-            model.manifold,
-            edges=hierarchy.edges,
-            name=hierarchy.name,
-        )
+        return Embedding(self.hierarchy, model.weight, model.manifold)
 
     def page(self, run_result: RunResult) -> Page:
         """The page for people."""
@@ -265,6 +254,14 @@ class PlacedTree(nn.Module):
     def rows(self, nodes: Tensor) -> Tensor:
         """Distances from nodes (b,) to all, (b, n)."""
         return self._embedding.distances(self._node[nodes.cpu()])[:, self._node]
+
+
+def check_size(hierarchy: Hierarchy, name: str) -> None:
+    """Refuse what is too small to be embedded."""
+    if not len(hierarchy.edges):
+        raise ValueError(f"{name} has no edges; there is nothing to embed")
+    if len(hierarchy) < FEWEST_NODES:
+        raise ValueError(f"{name} has {len(hierarchy)} nodes; at least {FEWEST_NODES} are needed")
 
 
 def manifold_of(model: str, dim: int) -> Manifold:
