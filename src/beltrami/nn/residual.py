@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.checks import check_choice, check_integer, check_positive
-from beltrami.geometry import Lorentz, Manifold, PoincareBall, poincare
+from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
+from beltrami.geometry.checks import Scalar
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.residual import residual
 from beltrami.nn.layer import Layer, initial_curvature
 
@@ -23,16 +25,20 @@ class Residual(Layer):
 
       beside an empty branch a stream whose d coordinates have variance 1 then keeps its length,
       where γ = 1 + w shortens it in every layer, and a deep model forgets its tokens.
+    - Lorentz with form="boost": x moved by the translation that takes the origin to w ⊗ y. An empty
+      branch leaves x as it is, so it needs no gain.
     - PoincareBall: `x ⊕ (w ⊗ y)`, Möbius addition and scaling (Ganea et al. 2018).
-    - Euclidean, the limit of both as c → 0: `x + w·y`.
+    - Euclidean, the limit of all as c → 0: `γ/(1 + w)·(x + w·y)`, x + w·y by default.
 
     Args:
         manifold: Lorentz, PoincareBall or Euclidean.
         weight: w at the start. It is stored as `log_weight` (1,), so it stays positive.
         learnable: whether w is a parameter; else it is fixed.
-        scale: γ, for Lorentz; 1 + w if None.
+        scale: γ; 1 + w if None. In flat space it makes a leaky residual: with w = 1/0.94 and
+            γ = 1 + 0.94 it is 0.94·x + y.
         size: coordinates of the points, for the g above; without it g = 1.
-        form: "manifold", or "euclidean" for x + w·y on Lorentz space parts, the ablation.
+        form: "manifold"; on Lorentz also "boost", and "euclidean" for x + w·y on space parts, the
+            ablation.
     """
 
     several = True
@@ -49,15 +55,17 @@ class Residual(Layer):
     ) -> None:
         super().__init__(manifold)
         weight = check_positive("Residual: weight", weight)
-        if scale is not None and not isinstance(manifold, Lorentz):
-            raise ValueError(f"Residual: scale is for Lorentz points, the manifold is {manifold!r}")
+        self.form = check_choice("Residual: form", form, ("manifold", "boost", "euclidean"))
+        if isinstance(manifold, PoincareBall) and form == "euclidean":
+            raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
+        if isinstance(manifold, PoincareBall) and form == "boost":
+            raise ValueError("Residual: form='boost' is for Lorentz points; the ball's is Möbius's")
         if scale is not None:
             scale = check_positive("Residual: scale", scale)
-        self.form = check_choice("Residual: form", form, ("manifold", "euclidean"))
-        if form == "euclidean" and isinstance(manifold, PoincareBall):
-            raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
-        if form == "euclidean" and scale is not None:
-            raise ValueError("Residual: form='euclidean' has no scale")
+            if form == "boost" or isinstance(manifold, PoincareBall):
+                raise ValueError(
+                    f"Residual: scale is for sums of vectors, not for form={form!r} on {manifold!r}"
+                )
         if size is not None and scale is not None:
             raise ValueError("Residual: scale is γ itself, and size chooses γ: give one of the two")
         self.init, self.scale = weight, scale
@@ -100,10 +108,20 @@ class Residual(Layer):
             return residual(
                 x, y, w, scale=self.scale, gain=self.gain, radius=manifold.radius_like(x)
             )
+        if isinstance(manifold, Lorentz) and self.form == "boost":
+            c = manifold.c_like(x)
+            step = y if self.log_weight is None and w == 1 else _scaled(y, w, c)
+            dtype = torch.promote_types(x.dtype, y.dtype)
+            return lorentz.boost(upcast(x), upcast(step), c).to(dtype)
         if isinstance(w, Tensor):
             # The weight must not widen a half-precision branch, and with it the stream.
-            return x + (w * y).to(y.dtype)
-        return x + y if w == 1 else x + w * y
+            y = (w * y).to(y.dtype)
+        elif w != 1:
+            y = w * y
+        if self.scale is None:
+            return x + y
+        out = x + y
+        return (out * (self.scale / (1 + w))).to(out.dtype)
 
     def extra_repr(self) -> str:
         """Weight, scale and manifold."""
@@ -113,6 +131,11 @@ class Residual(Layer):
             f"weight={self.init}, learnable={learnable}, scale={self.scale}{gain}, "
             f"form={self.form}, manifold={self.manifold!r}"
         )
+
+
+def _scaled(y: Tensor, w: Tensor | float, c: Scalar) -> Tensor:
+    """w ⊗ y: the point at w times the distance of y from the origin."""
+    return lorentz.exp0(w * lorentz.log0(upcast(y), c), c)
 
 
 def _fit(x: Tensor, y: Tensor) -> bool:

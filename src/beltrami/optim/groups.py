@@ -91,7 +91,7 @@ def points_of(modules: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, 
     for prefix, module in modules:
         for own, manifold in getattr(module, "manifold_of", {}).items():
             name = f"{prefix}.{own}" if prefix else own
-            parameter = {**module._parameters, **module._buffers}.get(own)
+            parameter = _attribute(module, own)
             if not isinstance(manifold, Manifold):
                 raise TypeError(
                     f"manifold_of[{own!r}] of {prefix or type(module).__name__} must be a "
@@ -110,6 +110,16 @@ def points_of(modules: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, 
                     f"{there!r} and on {manifold!r}"
                 )
     return points
+
+
+def _attribute(module: nn.Module, name: str) -> Any:
+    """A parameter or buffer of a module, or with a dotted name of a module in it; else None."""
+    path, _, own = name.rpartition(".")
+    try:
+        owner = module.get_submodule(path)
+    except AttributeError:
+        return None
+    return {**owner._parameters, **owner._buffers}.get(own)
 
 
 def _curvatures(model: nn.Module) -> set[int]:

@@ -111,20 +111,54 @@ def centroid_attention(
     factor, heads_scale = (1.0, scale) if isinstance(scale, Tensor) else (scale, None)
     if distance:
         width = _filled(q.shape[-1] + _channels(dtype, 3), q)
-        q = _Widen.apply(q, q_time, r, heads_scale, "query", width)
+        q = with_time(q, r, "query", width, scale=heads_scale, time=q_time)
         if k_time is not None and r is not None:
             k_time = (
                 r.detach() - k_time
             )  # −τ; of a constant along the row the softmax knows nothing
-        k = _Widen.apply(k, k_time, r, None, "key", width)
+        k = with_time(k, r, "key", width, time=k_time)
     elif heads_scale is not None:
         q = (heads_scale * q).to(dtype)
     if not centroid:
         return attend(q, k, v, scale=factor, causal=causal, mask=mask)
     size = v.shape[-1]
-    v = _Widen.apply(v, v_time, r, None, "value", _filled(size + _channels(dtype, 2), v))
+    v = with_time(v, r, "value", _filled(size + _channels(dtype, 2), v), time=v_time)
     mean = attend(q, k, v, scale=factor, causal=causal, mask=mask)
-    out: Tensor = _Normalise.apply(mean, size, r)
+    assert r is not None
+    return centroid_of_mean(mean, size, r)
+
+
+def with_time(
+    x: Tensor,
+    radius: Tensor | None,
+    role: str,
+    width: int,
+    *,
+    scale: Tensor | None = None,
+    time: Tensor | None = None,
+) -> Tensor:
+    """Heads with the channels in which plain attention carries their times, (..., width).
+
+    `[x, t]` for values, `[x, −τ]` for keys and `scale·[x, t]` for queries, then zeros; in half
+    precision a time is a sum of two numbers, which takes three channels in queries and keys and two
+    in values.
+
+    Args:
+        x: (..., d), points.
+        radius: 1/√c, broadcasting against x[..., :1]; None in flat space, where queries and keys
+            carry |q − k|².
+        role: "query", "key" or "value".
+        width: channels of the result, at least d + 3.
+        scale: of queries, broadcasting against x[..., :1].
+        time: what the head shall carry, −τ for keys, if the caller knows it.
+    """
+    out: Tensor = _Widen.apply(x, time, radius, scale, role, width)
+    return out
+
+
+def centroid_of_mean(mean: Tensor, size: int, radius: Tensor) -> Tensor:
+    """The Lorentz centroid, (..., size), of a mean (..., width) of values `with_time`."""
+    out: Tensor = _Normalise.apply(mean, size, radius)
     return out
 
 

@@ -17,8 +17,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.geometry.checks import Scalar, check_curvature
+from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
-from beltrami.kernels.launch.dtypes import accumulation_dtype, cast, matmul_dtype, no_autocast
+from beltrami.kernels.launch.dtypes import (
+    accumulation_dtype,
+    cast,
+    matmul_dtype,
+    no_autocast,
+    upcast,
+)
 from beltrami.kernels.launch.saving import load_values, save_values
 
 
@@ -57,6 +64,13 @@ def time_linear(
     rows = x.reshape(-1, x.shape[-1]).to(dtype)
     y: Tensor = _TimeLinear.apply(rows, weight.to(dtype), time_weight, bias, radius)
     return y.view(*x.shape[:-1], weight.shape[0])
+
+
+def excess_time(x: Tensor, radius: Scalar) -> Tensor:
+    """τ(x), (..., 1) in float32 at least, with R = 1/√c as layers have it."""
+    s = upcast(x)
+    q = dot(s, s)
+    return q / (torch.sqrt(q + radius * radius) + radius)
 
 
 def _formula(

@@ -1,0 +1,43 @@
+"""HELM: a hyperbolic language model. Importing this package registers it with the Auto classes.
+
+>>> import beltrami.models.helm
+>>> AutoModelForCausalLM.from_pretrained(folder).generate(...)
+"""
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from beltrami.models.helm.config import HelmConfig
+from beltrami.models.helm.model import (
+    HelmForCausalLM,
+    HelmForQuestionAnswering,
+    HelmForSequenceClassification,
+    HelmForTokenClassification,
+    HelmModel,
+    HelmPreTrainedModel,
+)
+
+__all__ = [
+    "HelmConfig",
+    "HelmForCausalLM",
+    "HelmForQuestionAnswering",
+    "HelmForSequenceClassification",
+    "HelmForTokenClassification",
+    "HelmModel",
+    "HelmPreTrainedModel",
+]
+
+AutoConfig.register("helm", HelmConfig, exist_ok=True)
+AutoModel.register(HelmConfig, HelmModel, exist_ok=True)
+AutoModelForCausalLM.register(HelmConfig, HelmForCausalLM, exist_ok=True)
+AutoModelForSequenceClassification.register(
+    HelmConfig, HelmForSequenceClassification, exist_ok=True
+)
+AutoModelForTokenClassification.register(HelmConfig, HelmForTokenClassification, exist_ok=True)
+AutoModelForQuestionAnswering.register(HelmConfig, HelmForQuestionAnswering, exist_ok=True)

@@ -1,0 +1,533 @@
+r"""HELM (He et al. 2025): a Llama between points of the Lorentz model.
+
+    x ← residual(x, attention(norm(x)))        residual: x + w·y as ambient vectors, scaled back
+    x ← residual(x, mlp(norm(x)))              (`beltrami.nn.Residual`)
+
+    attention: scores −|q − k|²_L/σ, heads are Lorentz centroids; output y = W·h + w_τ·τ(h)
+    mlp:       h = silu(W_g·x)·(W_u·x);                           output y = W·h + w_τ·τ(h)
+
+A point is its space part, so every tensor has the shape that it has in Llama, and τ is its excess
+time. Modules have Llama's names and types; what is hyperbolic lies beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.cache_utils import Cache, DynamicCache
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_layers import (
+    GenericForQuestionAnswering,
+    GenericForSequenceClassification,
+    GenericForTokenClassification,
+    GradientCheckpointingLayer,
+)
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.modeling_rope_utils import dynamic_rope_update
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.models.llama.modeling_llama import (
+    LlamaRotaryEmbedding,
+    eager_attention_forward,
+)
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import capture_outputs
+
+from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
+from beltrami.geometry.chord import dot, root
+from beltrami.geometry.curvature import natural_curvature, shares_curvatures
+from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
+from beltrami.kernels.layers.time_linear import excess_time
+from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
+from beltrami.models.helm.heads import WordScores
+from beltrami.nn import Residual
+from beltrami.nn.positions import rotate
+
+
+class HelmRotaryEmbedding(LlamaRotaryEmbedding):
+    """Cosines and sines, (B, T, rotary/2) in float32, for heads of `size` channels.
+
+    A factor of attention (YaRN's, LongRoPE's) is not multiplied into them, which would change the
+    times of queries and keys, but into the scale of the scores.
+    """
+
+    def __init__(self, config: HelmConfig, size: int) -> None:
+        sized = HelmConfig.from_dict({**config.to_dict(), "head_dim": size})
+        super().__init__(sized)  # type: ignore[arg-type]
+
+    @staticmethod
+    def compute_default_rope_parameters(config: Any, **kwargs: Any) -> tuple[Tensor, float]:
+        """Frequencies without scaling, for the channels that are turned."""
+        size = int(config.head_dim * config.partial_rotary_factor)
+        exponents = torch.arange(0, size, 2, dtype=torch.float) / size
+        return config.rope_parameters["rope_theta"] ** -exponents, 1.0
+
+    @torch.no_grad()
+    @dynamic_rope_update
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """For the positions (B, T), on the device of x."""
+        frequencies = self.inv_freq.to(x.device, torch.float32)
+        angles = position_ids[..., None].float() * frequencies
+        return angles.cos(), angles.sin()
+
+
+class TimedProjections(nn.Module):
+    """Linear layers `*_proj`, each a plain `nn.Linear`, some with a time column beside it.
+
+        y = W·s + w_τ·τ(s)                      with a parameter `*_time`
+        y = cosh(z)·(u·s) − |u|·sinh(z)·t(s)    a row u of W with a parameter a, `*_offset`: the
+            signed distance to a hyperplane, through sinh; z = √c·a/|u| (van der Klis et al. 2026)
+    """
+
+    manifold: Manifold
+
+    def add_times(self, switches: LayerSwitches, inputs: tuple[str, ...], output: str) -> None:
+        """Register the columns that the config asks for."""
+        timed = {"none": (), "outputs": (output,), "all": (*inputs, output), "hyperplane": ()}
+        for name in timed[switches.time_columns]:
+            size = getattr(self, f"{name}_proj").out_features
+            self.register_parameter(f"{name}_time", nn.Parameter(torch.empty(size)))
+        if switches.time_columns == "hyperplane":
+            size = getattr(self, f"{output}_proj").out_features
+            self.register_parameter(f"{output}_offset", nn.Parameter(torch.empty(size)))
+
+    def project(self, x: Tensor, *names: str) -> list[Tensor]:
+        """The projections of x, (..., in)."""
+        tau = None
+        results = []
+        for name in names:
+            y = getattr(self, f"{name}_proj")(x)
+            time = getattr(self, f"{name}_time", None)
+            offset = getattr(self, f"{name}_offset", None)
+            if time is not None:
+                tau = excess_time(x, self._radius(x)) if tau is None else tau
+                y = (y + tau * time).to(y.dtype)
+            elif offset is not None:
+                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
+            results.append(y)
+        return results
+
+    def _radius(self, x: Tensor) -> Tensor:
+        radius = self.manifold.radius_like(x)
+        return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
+
+    def _distances(self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+        radius = self._radius(x)
+        length = root(dot(weight.float(), weight.float())).squeeze(-1)
+        z = offset / (radius * length)
+        push = offset * radial.sinhc(z)  # |u|·sinh(z)·R
+        return (torch.cosh(z) * y - push * (1 + excess_time(x, radius) / radius)).to(y.dtype)
+
+
+class HelmAttention(TimedProjections):
+    """Attention by distance between points, whose heads are centroids; or Llama's, by the config.
+
+    A head has `head_dim` channels, of which the last four hold its time, so that the attention and
+    the caches of transformers see ordinary heads.
+    """
+
+    def __init__(
+        self, config: HelmConfig, layer_idx: int, manifold: Manifold, head_manifold: Manifold
+    ) -> None:
+        super().__init__()
+        switches = config.for_layer(layer_idx)
+        self.config, self.layer_idx = config, layer_idx
+        self.manifold, self.head_manifold = manifold, head_manifold
+        self.aggregate = switches.aggregate
+        self.score_size, self.value_size = switches.score_size, switches.value_size
+        assert config.head_dim is not None and config.num_key_value_heads is not None
+        self.head_dim = config.head_dim
+        size, bias = config.hidden_size, config.attention_bias
+        heads, groups = config.num_attention_heads, config.num_key_value_heads
+        self.num_key_value_groups = heads // groups
+        self.attention_dropout = config.attention_dropout
+        self.is_causal = True
+        self.q_proj = nn.Linear(size, heads * self.score_size, bias=bias)
+        self.k_proj = nn.Linear(size, groups * self.score_size, bias=bias)
+        self.v_proj = nn.Linear(size, groups * self.value_size, bias=bias)
+        self.o_proj = nn.Linear(heads * self.value_size, size, bias=bias)
+        self.o_proj.starts_at_zero = config.zero_init_outputs
+        self.add_times(switches, ("q", "k", "v"), "o")
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(self.score_size, eps=config.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(self.score_size, eps=config.rms_norm_eps)
+        self.log_scale = nn.Parameter(torch.empty(heads)) if switches.has_score_time else None
+        self.log_scales = {"log_scale"} if switches.has_score_time else set()
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, Tensor],
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        score_factor: float = 1.0,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, T, hidden_size), with cosines and sines of the tokens' positions."""
+        batch, length = hidden_states.shape[:2]
+        q, k, v = self.project(hidden_states, "q", "k", "v")
+        q = q.view(batch, length, -1, self.score_size)
+        k = k.view(batch, length, -1, self.score_size)
+        v = v.view(batch, length, -1, self.value_size)
+        if self.config.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
+        flat = isinstance(self.head_manifold, Euclidean)
+        radius: Any = None if flat else self.head_manifold.radius_like(v)
+        if self.log_scale is not None:
+            # 2/σ; the rest of −|q − k|²_L/σ is constant along a row, which the softmax drops.
+            scale = torch.exp(math.log(2 * score_factor) - self.log_scale).unsqueeze(-1)
+            q = with_time(q, radius, "query", self.head_dim, scale=scale)
+            k = with_time(k, radius, "key", self.head_dim)
+            scaling = 1.0
+        else:
+            scaling = score_factor * self.head_dim**-0.5
+        if self.aggregate == "centroid":
+            pad = self.head_dim - self.value_size
+            v = F.pad(v, (0, pad)) if flat else with_time(v, radius, "value", self.head_dim)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, heads, T, head_dim)
+        if past_key_values is not None:
+            k, v = past_key_values.update(k, v, self.layer_idx)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.attention_dropout if self.training else 0.0
+        out, weights = attend(
+            self, q, k, v, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )  # (B, T, heads, head_dim)
+        if self.aggregate == "centroid":
+            size = self.value_size
+            out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
+        return self.project(out.reshape(batch, length, -1), "o")[0], weights
+
+
+class HelmMLP(TimedProjections):
+    """The gated MLP, W_d·h + w_τ·τ(h) with h = act(W_g·x)·(W_u·x)."""
+
+    def __init__(self, config: HelmConfig, layer_idx: int, manifold: Manifold) -> None:
+        super().__init__()
+        self.manifold = manifold
+        size, hidden, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        self.gate_proj = nn.Linear(size, hidden, bias=bias)
+        self.up_proj = nn.Linear(size, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, size, bias=bias)
+        self.down_proj.starts_at_zero = config.zero_init_outputs
+        self.add_times(config.for_layer(layer_idx), ("gate", "up"), "down")
+        self.act_fn = ACT2FN[config.hidden_act]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, hidden_size)."""
+        gate, up = self.project(x, "gate", "up")
+        return self.project(self.act_fn(gate) * up, "down")[0]
+
+
+class HelmDecoderLayer(GradientCheckpointingLayer):
+    """A pre-norm block.
+
+    With `radius_input` each branch gets, beside norm(x), what the norm throws away: the radius
+    r = asinh(√c|x|) − asinh(√(c·d)) times a learned direction.
+    """
+
+    def __init__(
+        self, config: HelmConfig, layer_idx: int, manifold: Manifold, head_manifold: Manifold
+    ) -> None:
+        super().__init__()
+        switches = config.for_layer(layer_idx)
+        self.manifold = manifold
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.input_layernorm = nn.RMSNorm(size, eps=eps)
+        self.self_attn = HelmAttention(config, layer_idx, manifold, head_manifold)
+        self.attention_residual = _residual(switches, manifold, size)
+        self.post_attention_layernorm = nn.RMSNorm(size, eps=eps)
+        self.mlp = HelmMLP(config, layer_idx, manifold)
+        self.mlp_residual = _residual(switches, manifold, size)
+        self.attention_radius = nn.Parameter(torch.empty(size)) if switches.radius_input else None
+        self.mlp_radius = nn.Parameter(torch.empty(size)) if switches.radius_input else None
+
+    def forward(self, hidden_states: Tensor, **kwargs: Any) -> Tensor:
+        """(B, T, hidden_size); further arguments are those of `HelmAttention`."""
+        x = hidden_states
+        y, _ = self.self_attn(self._norm(x, self.input_layernorm, self.attention_radius), **kwargs)
+        x = self.attention_residual(x, y)
+        y = self.mlp(self._norm(x, self.post_attention_layernorm, self.mlp_radius))
+        out: Tensor = self.mlp_residual(x, y)
+        return out
+
+    def _norm(self, x: Tensor, norm: nn.Module, direction: Tensor | None) -> Tensor:
+        h: Tensor = norm(x)
+        if direction is None:
+            return h
+        c = self.manifold.c_like(x)
+        assert isinstance(c, Tensor)
+        radius = c.sqrt() * lorentz.dist0(x.float(), c, keepdim=True)
+        excess = radius - torch.asinh((c * x.shape[-1]).sqrt())
+        return h + (excess * direction).to(h.dtype)
+
+
+def _residual(switches: LayerSwitches, manifold: Manifold, size: int) -> Residual:
+    calibrated = switches.residual == "lorentz" and switches.residual_scale is None
+    return Residual(
+        manifold=manifold,
+        weight=switches.residual_weight,
+        learnable=switches.learn_residual,
+        scale=switches.residual_scale,
+        size=size if calibrated else None,
+        form="manifold" if switches.residual == "lorentz" else switches.residual,
+    )
+
+
+class HelmPreTrainedModel(PreTrainedModel):
+    """What all HELM models share: how they start, load, compile and are split."""
+
+    config: HelmConfig
+    config_class = HelmConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules: ClassVar[list[str]] = ["HelmDecoderLayer"]
+    _skip_keys_device_placement: ClassVar[list[str]] = ["past_key_values"]
+    _keep_in_fp32_modules_strict: ClassVar[list[str]] = [
+        "raw",
+        "log_scale",
+        "log_weight",
+        "log_temperature",
+    ]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
+    _supports_attention_backend = True
+    _can_record_outputs: ClassVar[dict[str, Any]] = {
+        "hidden_states": HelmDecoderLayer,
+        "attentions": HelmAttention,
+    }
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """The start of a module's own parameters; those that were loaded are left alone."""
+        if isinstance(module, nn.Embedding):
+            self._init_embedding(module)
+            return
+        super()._init_weights(module)
+        if isinstance(module, nn.Linear) and getattr(module, "starts_at_zero", False):
+            init.zeros_(module.weight)
+        if isinstance(module, Curvature | Residual | WordScores):
+            module.reset_parameters()
+        for name, parameter in module.named_parameters(recurse=False):
+            if name.endswith(("_time", "_radius")):
+                init.zeros_(parameter)
+            elif name.endswith("_offset"):
+                init.constant_(parameter, _OFFSET)
+            elif name == "log_scale":
+                assert isinstance(module, HelmAttention)
+                # 2/σ is then the scale of dot products.
+                init.constant_(parameter, math.log(2 * math.sqrt(module.score_size)))
+
+    def _init_embedding(self, module: nn.Embedding) -> None:
+        """Rows whose coordinates have the standard deviation `embedding_range`."""
+        weight, std = module.weight, self.config.embedding_range
+        if getattr(weight, "_is_hf_initialized", False):
+            return
+        assert std is not None
+        init.normal_(weight, std=std)
+        if self.config.embedding == "points":
+            # A wrapped normal: the same directions, at the distances that flat vectors have.
+            c = natural_curvature(self.config.hidden_size, self.config.curvature)
+            size = math.sqrt(self.config.hidden_size)
+            reach = math.asinh(math.sqrt(c) * std * size) / (math.sqrt(c) * std * size)
+            weight.copy_(lorentz.exp0(reach * weight, c))
+        if module.padding_idx is not None:
+            weight[module.padding_idx].zero_()
+
+
+# Of hyperplanes from the origin at the start, van der Klis et al.'s.
+_OFFSET = 0.5
+
+
+class HelmModel(HelmPreTrainedModel):
+    """The decoder: tokens to points, layers between points, and a norm.
+
+    `curvature` and `head_curvature` are c of the stream and of the heads, one of each, or a list
+    with one of each a layer.
+    """
+
+    def __init__(self, config: HelmConfig) -> None:
+        super().__init__(config)
+        config.check()
+        self.vocab_size = config.vocab_size
+        size = config.hidden_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size, config.pad_token_id)
+        streams, heads = self._add_curvatures()
+        self.manifold = streams[0]
+        self.layers = nn.ModuleList(
+            HelmDecoderLayer(config, i, streams[i], heads[i])
+            for i in range(config.num_hidden_layers)
+        )
+        self.norm = nn.RMSNorm(size, eps=config.rms_norm_eps)
+        sizes = sorted({layer.self_attn.score_size for layer in self.layers})
+        self.rotary_emb = nn.ModuleDict({str(n): HelmRotaryEmbedding(config, n) for n in sizes})
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def _add_curvatures(self) -> tuple[list[Manifold], list[Manifold]]:
+        """Register the curvatures; the manifolds of the stream and of the heads in each layer."""
+        config = self.config
+        assert config.head_dim is not None
+        lists: list[list[Manifold]] = []
+        for name, width, kappa in (
+            ("curvature", config.hidden_size, config.curvature),
+            ("head_curvature", config.head_dim - TIME_CHANNELS, config.head_curvature),
+        ):
+            low, high = config.curvature_range
+            curvatures = [
+                Curvature.natural(
+                    width,
+                    kappa,
+                    bounds=(min(low, kappa), max(high, kappa)),
+                    learnable=config.learn_curvature != "no",
+                )
+                for _ in range(config.num_hidden_layers if config.learn_curvature == "layer" else 1)
+            ]
+            if not config.is_flat:
+                several = config.learn_curvature == "layer"
+                setattr(self, name, nn.ModuleList(curvatures) if several else curvatures[0])
+            lists.append(
+                [
+                    Lorentz(curvatures[i % len(curvatures)]) if g == "lorentz" else Euclidean()
+                    for i, g in enumerate(config.layer_geometries)
+                ]
+            )
+        return lists[0], lists[1]
+
+    @property
+    def manifold_of(self) -> dict[str, Manifold]:
+        """The parameters that are points: the embedding's rows, whatever wraps the embedding."""
+        if self.config.embedding == "flat":
+            return {}
+        return {
+            f"embed_tokens.{name}": self.manifold
+            for name, p in self.embed_tokens.named_parameters()
+            if name.split(".")[-1] == "weight" and p.shape[-1] == self.config.hidden_size
+        }
+
+    def no_weight_decay(self) -> set[str]:
+        """The embedding's rows if they are points: decay would pull every token to the origin."""
+        return set(self.manifold_of)
+
+    @merge_with_config_defaults
+    @capture_outputs
+    @shares_curvatures
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPast:
+        """As Llama's; `inputs_embeds` are points."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if use_cache and past_key_values is None:
+            past_key_values = DynamicCache(config=self.config)
+        if position_ids is None:
+            past = 0 if past_key_values is None else past_key_values.get_seq_length()
+            position_ids = (torch.arange(x.shape[1], device=x.device) + past).unsqueeze(0)
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=x,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            position_ids=position_ids,
+        )
+        tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
+        for layer in self.layers:
+            size = str(layer.self_attn.score_size)
+            x = layer(
+                x,
+                attention_mask=mask,
+                position_embeddings=tables[size],
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                score_factor=self.rotary_emb[size].attention_scaling ** 2,
+                use_cache=use_cache,
+                **kwargs,
+            )
+        return BaseModelOutputWithPast(
+            last_hidden_state=self.norm(x), past_key_values=past_key_values
+        )
+
+
+class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
+    """The decoder with scores of words; see `WordScores` for their kinds."""
+
+    _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config: HelmConfig) -> None:
+        super().__init__(config)
+        self.model = HelmModel(config)
+        self.vocab_size = config.vocab_size
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.word_scores = WordScores(config, self.model.manifold)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """As Llama's. With labels and `config.fused_loss` the output has a loss and no logits."""
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        h = outputs.last_hidden_state
+        if isinstance(logits_to_keep, Tensor) or logits_to_keep:
+            keep = logits_to_keep
+            h = h[:, keep] if isinstance(keep, Tensor) else h[:, -keep:]
+        loss = logits = None
+        if labels is not None:
+            loss = self.word_scores.loss(h, self.lm_head, labels, **kwargs)
+        if labels is None or not self.config.fused_loss:
+            logits = self.word_scores(h, self.lm_head)
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class HelmForSequenceClassification(GenericForSequenceClassification, HelmPreTrainedModel):
+    """The decoder with a class score of each sequence, of its last token."""
+
+
+class HelmForTokenClassification(GenericForTokenClassification, HelmPreTrainedModel):
+    """The decoder with class scores of each token."""
+
+
+class HelmForQuestionAnswering(GenericForQuestionAnswering, HelmPreTrainedModel):
+    """The decoder with scores of where an answer begins and ends."""
