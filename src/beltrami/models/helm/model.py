@@ -63,7 +63,7 @@ class HelmRotaryEmbedding(LlamaRotaryEmbedding):
         super().__init__(sized)  # type: ignore[arg-type]
 
     @staticmethod
-    def compute_default_rope_parameters(config: Any, **kwargs: Any) -> tuple[Tensor, float]:
+    def compute_default_rope_parameters(config: Any, *_: Any, **__: Any) -> tuple[Tensor, float]:
         """Frequencies without scaling, for the channels that are turned."""
         size = int(config.head_dim * config.partial_rotary_factor)
         exponents = torch.arange(0, size, 2, dtype=torch.float) / size
