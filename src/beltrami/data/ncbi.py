@@ -102,12 +102,10 @@ def read_descriptions(folder: str | Path) -> Iterator[str]:
     path = Path(folder) / DESCRIPTIONS
     zstandard = _library("zstandard", "zstandard")
     try:
-        with (
-            path.open("rb") as file,
-            zstandard.ZstdDecompressor().stream_reader(file) as stream,
-        ):
-            for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
-                yield plain_text(line)
+        with path.open("rb") as file:
+            stream = zstandard.ZstdDecompressor().stream_reader(file)
+            with io.TextIOWrapper(stream, encoding="utf-8", newline="\n") as lines:
+                yield from map(plain_text, lines)
     except (OSError, UnicodeDecodeError, zstandard.ZstdError) as error:
         raise ValueError(
             f"cannot read {path}: {error}; get it again with: beltrami data get ncbi-taxonomy "

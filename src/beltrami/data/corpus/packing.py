@@ -17,7 +17,9 @@ class PackedRows(Dataset[dict[str, Tensor]]):
 
     Labels are those that Hugging Face causal models take, which shift them: equal to `input_ids`,
     and -100 where a token is not predicted, which are padding and the first token of each piece.
-    There is no attention mask: transformers knows the pieces by positions that restart at 0.
+    There is no attention mask: transformers knows the pieces by positions that restart at 0. It
+    does so only without a key-value cache, so call models with `use_cache=False`, also to evaluate;
+    otherwise tokens attend to the documents before theirs.
     """
 
     def __init__(self, corpus: TokenCorpus, length: int, pieces: Pieces, *, documents: bool):
@@ -68,11 +70,11 @@ def pack(
     Every token is in one row. A document that fits into a row is never cut; of a longer one,
     pieces of `length` tokens are rows of their own and the rest is packed like a document. Rows
     are filled by best fit decreasing, in O(n log n), and the rest of a row is padding, see
-    `PackedRows.padding`: some 0.01 percent for texts of short documents, under 1 percent for a
-    thousand long ones.
+    `PackedRows.padding`: 0.04 to 0.2 percent of the texts stdlib and taxa at lengths from 256 to
+    2048, and more of a part with few rows.
 
     Where `documents` is false, the shuffled documents are one stream that is cut anywhere:
-    positions do not restart and the first token of a document is predicted from the one before.
+    positions do not restart and a document's first token is predicted from the document before.
     """
     check_integer("length", length, 2)
     random = np.random.default_rng(
