@@ -62,7 +62,7 @@ class TokenCorpus:
     digests: Ints
     """Equal for equal documents."""
     token_bytes: Tensor
-    """UTF-8 bytes of each token of the vocabulary, int64; 0 for end-of-text and padding."""
+    """UTF-8 bytes of each token of the vocabulary, int64; 0 for special tokens."""
     end_id: int
     pad_id: int
 
@@ -167,11 +167,13 @@ class TokenCorpus:
         return int(self.token_bytes.to(labels.device)[targets[targets != IGNORE]].sum())
 
     def _part(self, chosen: npt.NDArray[np.bool_]) -> TokenCorpus:
-        arrays = {name: getattr(self, name)[chosen] for name in _PER_DOCUMENT}
-        return replace(self, **arrays)
-
-
-_PER_DOCUMENT = ("starts", "lengths", "sizes", "digests")
+        return replace(
+            self,
+            starts=self.starts[chosen],
+            lengths=self.lengths[chosen],
+            sizes=self.sizes[chosen],
+            digests=self.digests[chosen],
+        )
 
 
 def bits_per_byte(nats: float, n_bytes: int) -> float:
@@ -204,7 +206,7 @@ class _Encoder:
             self.token_bytes[number] = len(token)  # byte-level BPE writes a byte as a character
         for number, token in added.items():
             self.token_bytes[number] = 0 if token.special else len(token.content.encode())
-        self.token_bytes[[self.end_id, self.pad_id]] = 0
+        self.token_bytes[self.end_id] = 0
         small = len(self.token_bytes) <= UINT16_VOCABULARY
         self.dtype = np.dtype("<u2" if small else "<u4")
 
