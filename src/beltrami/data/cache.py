@@ -5,6 +5,7 @@ The cache is `$BELTRAMI_CACHE`, else `$XDG_CACHE_HOME/beltrami`, else the platfo
 
     data/NAME/            an installed set, with a manifest.json that names every file
     downloads/NAME/       a package file between its download and its unpacking
+    corpus/KEY/           a text as tokens (`corpus.tokens`); may be removed at any time
     locks/NAME.lock       held while a process works on NAME
 """
 

