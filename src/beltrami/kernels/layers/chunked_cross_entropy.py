@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from beltrami.geometry.radial_map import sum_to
 from beltrami.kernels.launch.dispatch import dispatch
@@ -122,17 +121,7 @@ class Settings(NamedTuple):
     z_loss: float
 
 
-@torch.library.custom_op(
-    "beltrami::chunked_cross_entropy",
-    mutates_args=(),
-    schema=(
-        "(Tensor x, Tensor weight, Tensor labels, Tensor? row, Tensor? scale, Tensor? slope,"
-        " Tensor? shift, Tensor? gain, str kind, int ignore_index, float label_smoothing,"
-        " float z_loss, ScalarType dtype, SymInt chunk_size, bool? fused, bool[] wanted)"
-        " -> Tensor[]"
-    ),
-)
-def _operator(
+def _loss_and_gradients(
     x: Tensor,
     weight: Tensor,
     labels: Tensor,
@@ -180,17 +169,17 @@ def _operator(
             loss = loss + z_loss * lse * lse
             losses[rows] = loss.masked_fill(labels[rows] == ignore_index, 0.0)
             if any(wanted):
-                by_p, by_row, *by_columns = gradients(
+                by_p, by_row, by_columns = gradients(
                     p, r, columns, labels[rows], lse, settings, wanted, dtype
                 )
                 if to_x is not None:
                     to_x[rows] = product(by_p, w)
                 if to_weight is not None:
                     _add_product(to_weight, by_p.mT, x[rows])
-                if to_row is not None:
+                if to_row is not None and by_row is not None:
                     to_row[rows] = by_row
                 for total, by_column in zip(to_columns, by_columns, strict=True):
-                    if total is not None:
+                    if total is not None and by_column is not None:
                         total += by_column
                 del by_p
             del p  # before the next is made
@@ -199,6 +188,19 @@ def _operator(
             if t is not None and total is not None:
                 results.append(sum_to(total, t).to(overflow_safe_dtype(t.dtype)))
     return results
+
+
+_operator = torch.library.custom_op(
+    "beltrami::chunked_cross_entropy",
+    _loss_and_gradients,
+    mutates_args=(),
+    schema=(
+        "(Tensor x, Tensor weight, Tensor labels, Tensor? row, Tensor? scale, Tensor? slope,"
+        " Tensor? shift, Tensor? gain, str kind, int ignore_index, float label_smoothing,"
+        " float z_loss, ScalarType dtype, SymInt chunk_size, bool? fused, bool[] wanted)"
+        " -> Tensor[]"
+    ),
+)
 
 
 @_operator.register_fake
@@ -217,8 +219,11 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     ctx.dtypes = [None if t is None else t.dtype for t in (*inputs[:2], *inputs[3:8])]
 
 
-@once_differentiable
 def _backward(ctx: Any, by_results: list[Tensor]) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():  # second derivatives would lack what went into the gradients
+        raise RuntimeError(
+            "chunked_cross_entropy has no second derivatives: take F.cross_entropy of word_scores"
+        )
     saved = iter(ctx.saved_tensors)
     by_x, *others = (
         (next(saved) * by_results[0]).to(dtype) if wanted else None
@@ -269,7 +274,7 @@ def _gradients(
     settings: Settings,
     wanted: list[bool],
     dtype: torch.dtype,
-) -> tuple[Tensor | None, ...]:
+) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
     """The gradients of p, in `dtype`, and of r, A, B, C and G.
 
     `wanted` counts from x, and W: what is not wanted may be None.
@@ -293,4 +298,4 @@ def _gradients(
     by_slope = row.squeeze(-1) @ h if wanted[4] and row is not None else None
     by_shift = h.sum(0) if wanted[5] else None
     by_p = (h if scale is None else h.mul_(scale)).to(dtype)
-    return by_p, by_row, by_scale, by_slope, by_shift, by_gain
+    return by_p, by_row, [by_scale, by_slope, by_shift, by_gain]
