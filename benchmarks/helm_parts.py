@@ -46,6 +46,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "twin, leaky residual": {
         **FLAT, "embedding_range": 1.0, "residual_weight": 1 / 0.94, "residual_scale": 1.94,
     },
+    "twin, biases": {
+        **FLAT, "embedding_range": 1.0, "attention_bias": True, "mlp_bias": True,
+    },
     "twin, distance": {**FLAT, "embedding_range": 1.0, "attention_score": "distance"},
     "residual": {**OFF, "residual": "lorentz", "learn_residual": True},
     "residual, fixed weight": {**OFF, "residual": "lorentz"},
@@ -68,6 +71,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "all, dot mean": {"attention_score": "dot", "attention_aggregate": "mean"},
     "all, linear": {"logits": "linear"},
     "all, no times": {"time_columns": "none"},
+    "all, times of all": {"time_columns": "all"},
+    "all, hyperplanes": {"time_columns": "hyperplane"},
     "all, boost": {"residual": "boost"},
     "all, flat residual": {"residual": "euclidean"},
     "all, flat rows": {"embedding": "flat", "embedding_range": 1.0},
