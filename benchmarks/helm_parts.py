@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.models.helm import HelmConfig, HelmForCausalLM
+from beltrami.nn import Residual
 from beltrami.optim import create_optimizer
 
 # A curved model without any hyperbolic part: a Transformer whose embedding has variance 1.
@@ -50,7 +51,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         **FLAT, "embedding_range": 1.0, "attention_bias": True, "mlp_bias": True,
     },
     "twin, distance": {**FLAT, "embedding_range": 1.0, "attention_score": "distance"},
+    "constant column": {**OFF},
     "residual": {**OFF, "residual": "lorentz", "learn_residual": True},
+    "residual, per point": {**OFF, "residual": "lorentz", "learn_residual": True},
+    "all, times of all, per point": {"time_columns": "all"},
     "residual, fixed weight": {**OFF, "residual": "lorentz"},
     "residual, sum": {**OFF, "residual": "lorentz", "learn_residual": True, "residual_scale": 2.0},
     "boost": {**OFF, "residual": "boost", "learn_residual": True},
@@ -190,6 +194,17 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
     config = config_of(name, o, data.vocab)
     torch.manual_seed(0)
     model = HelmForCausalLM(config).to(o.device)
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.per_point = "per point" in name
+    if name == "constant column":
+        tau = math.sqrt(o.width) * (math.sqrt(2) - 1)
+        for layer in model.model.layers:
+            layer.self_attn.constant = layer.mlp.constant = tau
+            for part in (layer.self_attn, layer.mlp):
+                for key in ("q", "k", "v", "o", "gate", "up", "down"):
+                    if proj := getattr(part, f"{key}_proj", None):
+                        part.register_parameter(f"{key}_time", torch.nn.Parameter(torch.zeros(proj.out_features, device=o.device)))
 
     def loss_of(h: Tensor, targets: Tensor) -> Tensor:
         scores = model.word_scores(h, model.lm_head)
@@ -208,7 +223,11 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
     for lr, seed in jobs:
         torch.manual_seed(seed)
         fresh = HelmForCausalLM(config)
-        model.load_state_dict(fresh.state_dict())
+        model.load_state_dict(fresh.state_dict(), strict=False)
+        with torch.no_grad():
+            for key, p in model.named_parameters():
+                if key.endswith("_time"):
+                    p.zero_()
         optimizer = create_optimizer(
             model, "adamw", lr=lr, weight_decay=0.1, betas=(0.9, 0.95), nonfinite="raise"
             if o.device == "cpu" else "skip",

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from beltrami.checks import check_choice, check_integer, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
+from beltrami.geometry.chord import dot
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.residual import residual
-from beltrami.nn.layer import Layer, initial_curvature
+from beltrami.nn.layer import Layer
 
 
 class Residual(Layer):
@@ -69,13 +70,10 @@ class Residual(Layer):
         if size is not None and scale is not None:
             raise ValueError("Residual: scale is γ itself, and size chooses γ: give one of the two")
         self.init, self.scale = weight, scale
-        self.gain = 1.0
-        if size is not None and isinstance(manifold, Lorentz) and form == "manifold":
-            if manifold.shape.numel() != 1:
-                raise ValueError("Residual: size works with one curvature, give a scale instead")
-            c_size = initial_curvature(manifold) * check_integer("Residual: size", size)
-            growth = math.sqrt(1 + c_size) - 1
-            self.gain = math.sqrt(1 + 2 * weight / (1 + weight) ** 2 * growth)
+        self.size = None if size is None else check_integer("Residual: size", size)
+        self.calibrated = size is not None and isinstance(manifold, Lorentz) and form == "manifold"
+        if self.calibrated and manifold.shape.numel() != 1:
+            raise ValueError("Residual: size works with one curvature, give a scale instead")
         self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
         if learnable:
             self.log_scales.add("log_weight")
@@ -105,9 +103,8 @@ class Residual(Layer):
             scaled = manifold.project(poincare.mobius_scalar(w, y, c))
             return manifold.project(poincare.mobius_add(x, scaled, c))
         if isinstance(manifold, Lorentz) and self.form == "manifold":
-            return residual(
-                x, y, w, scale=self.scale, gain=self.gain, radius=manifold.radius_like(x)
-            )
+            out = residual(x, y, w, scale=self.scale, radius=manifold.radius_like(x))
+            return (self._gain(x, w) * out).to(out.dtype) if self.calibrated else out
         if isinstance(manifold, Lorentz) and self.form == "boost":
             c = manifold.c_like(x)
             step = y if self.log_weight is None and w == 1 else _scaled(y, w, c)
@@ -123,10 +120,19 @@ class Residual(Layer):
         out = x + y
         return (out * (self.scale / (1 + w))).to(out.dtype)
 
+    def _gain(self, x: Tensor, w: Tensor | float) -> Tensor:
+        """g: what an empty branch takes from a point with |x|² = size, or with `per_point` from x."""
+        c = self.manifold.c_like(x)
+        norm_sq = dot(upcast(x), upcast(x)) if self.per_point else self.size
+        growth = torch.sqrt(1 + c * norm_sq) - 1
+        return torch.sqrt(1 + 2 * w / (1 + w) ** 2 * growth)
+
+    per_point = False
+
     def extra_repr(self) -> str:
         """Weight, scale and manifold."""
         learnable = self.log_weight is not None
-        gain = f", gain={self.gain:g}" if self.gain != 1 else ""
+        gain = f", size={self.size}" if self.calibrated else ""
         return (
             f"weight={self.init}, learnable={learnable}, scale={self.scale}{gain}, "
             f"form={self.form}, manifold={self.manifold!r}"

@@ -87,6 +87,7 @@ class TimedProjections(nn.Module):
     """
 
     manifold: Manifold
+    constant = 0.0
 
     def add_times(self, switches: LayerSwitches, inputs: tuple[str, ...], output: str) -> None:
         """Register the columns that the config asks for."""
@@ -107,7 +108,8 @@ class TimedProjections(nn.Module):
             time = getattr(self, f"{name}_time", None)
             offset = getattr(self, f"{name}_offset", None)
             if time is not None:
-                tau = excess_time(x, self._radius(x)) if tau is None else tau
+                if tau is None:
+                    tau = self.constant or excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
                 y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
