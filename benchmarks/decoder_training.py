@@ -169,14 +169,11 @@ class HyperbolicDecoder(nn.Module):
         self.blocks = nn.ModuleList(
             bnn.TransformerBlock(
                 n.width, n.heads, manifold=space, causal=True, rotary=True,
-                residual_weight=1.0 if natural else 1 / math.sqrt(2 * n.layers), **switches,
+                residual_weight=1.0 if natural else 1 / math.sqrt(2 * n.layers),
+                residual_gain=natural, **switches,
             )
             for _ in range(n.layers)
         )  # fmt: skip
-        if not natural:
-            for module in self.modules():
-                if isinstance(module, bnn.Residual):
-                    module.gain = 1.0
         self.norm = bnn.RMSNorm(n.width, manifold=space)
         self.head = bnn.MLR(n.width, BYTES, manifold=space)
         bnn.check_model(self)

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from beltrami.models.helm import HelmConfig, HelmForCausalLM
-from beltrami.nn import Residual
 from beltrami.optim import create_optimizer
 
 # A curved model without any hyperbolic part: a Transformer whose embedding has variance 1.
@@ -53,8 +52,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "twin, distance": {**FLAT, "embedding_range": 1.0, "attention_score": "distance"},
     "constant column": {**OFF},
     "residual": {**OFF, "residual": "lorentz", "learn_residual": True},
-    "residual, per point": {**OFF, "residual": "lorentz", "learn_residual": True},
-    "all, times of all, per point": {"time_columns": "all"},
     "residual, fixed weight": {**OFF, "residual": "lorentz"},
     "residual, sum": {**OFF, "residual": "lorentz", "learn_residual": True, "residual_scale": 2.0},
     "boost": {**OFF, "residual": "boost", "learn_residual": True},
@@ -194,9 +191,6 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
     config = config_of(name, o, data.vocab)
     torch.manual_seed(0)
     model = HelmForCausalLM(config).to(o.device)
-    for module in model.modules():
-        if isinstance(module, Residual):
-            module.per_point = "per point" in name
     if name == "constant column":
         tau = math.sqrt(o.width) * (math.sqrt(2) - 1)
         for layer in model.model.layers:
@@ -204,7 +198,10 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
             for part in (layer.self_attn, layer.mlp):
                 for key in ("q", "k", "v", "o", "gate", "up", "down"):
                     if proj := getattr(part, f"{key}_proj", None):
-                        part.register_parameter(f"{key}_time", torch.nn.Parameter(torch.zeros(proj.out_features, device=o.device)))
+                        part.register_parameter(
+                            f"{key}_time",
+                            torch.nn.Parameter(torch.zeros(proj.out_features, device=o.device)),
+                        )
 
     def loss_of(h: Tensor, targets: Tensor) -> Tensor:
         scores = model.word_scores(h, model.lm_head)
@@ -229,8 +226,12 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
                 if key.endswith("_time"):
                     p.zero_()
         optimizer = create_optimizer(
-            model, "adamw", lr=lr, weight_decay=0.1, betas=(0.9, 0.95), nonfinite="raise"
-            if o.device == "cpu" else "skip",
+            model,
+            "adamw",
+            lr=lr,
+            weight_decay=0.1,
+            betas=(0.9, 0.95),
+            nonfinite="raise" if o.device == "cpu" else "skip",
         )
         base = [g["lr"] for g in optimizer.param_groups]
         if o.device == "cuda":
@@ -256,7 +257,9 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
         seconds = time.perf_counter() - begin - compile_seconds
         model.eval()
         with torch.no_grad():
-            held = torch.stack([forward(b.long()) * len(b) for b in data.held.split(o.batch) if len(b) == o.batch])
+            held = torch.stack(
+                [forward(b.long()) * len(b) for b in data.held.split(o.batch) if len(b) == o.batch]
+            )
         model.train()
         count = len(data.held) // o.batch * o.batch
         yield Result(

@@ -215,7 +215,7 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     ),
     "Residual": (
         lambda: bnn.Residual(manifold=H, form="sum"),
-        ("Residual", "'manifold', 'euclidean'", "'sum'"),
+        ("Residual", "'manifold', 'boost', 'euclidean'", "'sum'"),
     ),
     "Attention score": (
         lambda: bnn.Attention(8, 2, manifold=H, score="cosine"),
@@ -239,7 +239,7 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     ),
     "TransformerBlock residual": (
         lambda: bnn.TransformerBlock(8, 2, manifold=H, residual="none"),
-        ("'manifold', 'euclidean'", "'none'"),
+        ("'manifold', 'boost', 'euclidean'", "'none'"),
     ),
     "Lift": (lambda: bnn.Lift(4, manifold=H, form="log0"), ("Lift", "'exp0', 'space'", "'log0'")),
     "Lower in the ball": (
@@ -283,8 +283,8 @@ VALUES: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     ),
     "weight": (lambda: bnn.Residual(manifold=H, weight=-1.0), ("Residual", "weight", "-1.0")),
     "scale": (
-        lambda: bnn.Residual(manifold=Euclidean(), scale=1.0),
-        ("Residual", "scale", "Euclidean()"),
+        lambda: bnn.Residual(manifold=PoincareBall(1.0), scale=1.0),
+        ("Residual", "scale", "PoincareBall"),
     ),
     "radius": (
         lambda: bnn.Embedding(4, 4, manifold=PoincareBall(4.0), radius=10.0),

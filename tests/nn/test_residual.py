@@ -36,23 +36,43 @@ def test_scale_one_lies_on_the_geodesic() -> None:
     torch.testing.assert_close(total, manifold.dist(x, y))
 
 
+@pytest.mark.parametrize("form", ["manifold", "boost"])
 @pytest.mark.parametrize("learnable", [True, False])
 @pytest.mark.parametrize("c", [1e-3, 0.02, 1.0, 30.0])
 @pytest.mark.parametrize("w", [0.1, 1.0, 4.0])
-def test_size_keeps_the_length_beside_an_empty_branch(w: float, c: float, learnable: bool) -> None:
-    x = torch.randn(3, 64, dtype=torch.float64)
-    x = x * 8 / x.norm(dim=-1, keepdim=True)  # 64 coordinates of variance 1
+def test_an_empty_branch_leaves_the_stream(w: float, c: float, learnable: bool, form: str) -> None:
+    x = torch.randn(3, 64, dtype=torch.float64) * torch.tensor([[0.0], [1.0], [9.0]])
     manifold = Lorentz(Curvature(c, bounds=(c / 10, c * 10)) if learnable else c)
-    layer = bnn.Residual(manifold=manifold, weight=w, size=64).double()
+    scale = "keep" if form == "manifold" else None
+    layer = bnn.Residual(manifold=manifold, weight=w, scale=scale, form=form).double()
     torch.testing.assert_close(layer(x, torch.zeros_like(x)), x)
 
 
-def test_size_changes_nothing_in_the_flat_limit() -> None:
+def test_keep_changes_nothing_in_the_flat_limit() -> None:
     x, y = torch.randn(2, 4, 6, dtype=torch.float64)
-    layer = bnn.Residual(manifold=Lorentz(1e-8), weight=0.3, size=6).double()
+    layer = bnn.Residual(manifold=Lorentz(1e-8), weight=0.3, scale="keep").double()
     torch.testing.assert_close(layer(x, y), x + 0.3 * y, rtol=1e-6, atol=1e-6)
-    twin = bnn.Residual(manifold=Euclidean(), weight=0.3, size=6).double()
+    twin = bnn.Residual(manifold=Euclidean(), weight=0.3, scale="keep").double()
     torch.testing.assert_close(twin(x, y), x + 0.3 * y)
+
+
+def test_boost_moves_the_stream_by_the_branch() -> None:
+    """From the origin, to w times the distance of y; isometries keep distances of streams."""
+    manifold = Lorentz(0.7)
+    x, z, y = torch.randn(3, 4, 6, dtype=torch.float64)
+    layer = bnn.Residual(manifold=manifold, weight=0.5, form="boost").double()
+    w_y = layer(torch.zeros_like(y), y)
+    torch.testing.assert_close(w_y, manifold.exp0(0.5 * manifold.log0(y)))
+    torch.testing.assert_close(manifold.dist(layer(x, y), layer(z, y)), manifold.dist(x, z))
+    flat = bnn.Residual(manifold=Lorentz(1e-10), weight=0.5, form="boost").double()
+    torch.testing.assert_close(flat(x, y), x + 0.5 * y, rtol=1e-6, atol=1e-6)
+
+
+def test_a_leaky_residual() -> None:
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    leaky = {"weight": 1 / 0.94, "scale": 1.94, "learnable": False}
+    twin = bnn.Residual(manifold=Euclidean(), **leaky)  # type: ignore[arg-type]
+    torch.testing.assert_close(twin(x, y), 0.94 * x + y)
 
 
 def test_ball_moves_x_along_y() -> None:
@@ -80,10 +100,9 @@ def test_euclidean_and_the_ablation() -> None:
     [
         ({"weight": 0.0}, "weight must be positive and finite, got 0.0"),
         ({"scale": -1.0}, "scale must be positive"),
-        ({"form": "sum"}, "form must be one of 'manifold', 'euclidean'; got 'sum'"),
-        ({"form": "euclidean", "scale": 2.0}, "has no scale"),
-        ({"size": 6, "scale": 2.0}, "give one of the two"),
-        ({"size": 0}, "size must be at least 1, got 0"),
+        ({"form": "sum"}, "form must be one of 'manifold', 'boost', 'euclidean'; got 'sum'"),
+        ({"form": "boost", "scale": 2.0}, "scale is for sums of vectors"),
+        ({"scale": "calibrated"}, "must be one of 'keep'"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
@@ -92,10 +111,10 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
 
 
 def test_arguments_that_make_no_sense_on_a_manifold() -> None:
-    with pytest.raises(ValueError, match=r"scale is for Lorentz points.*Euclidean"):
-        bnn.Residual(manifold=Euclidean(), scale=2.0)
-    with pytest.raises(ValueError, match="size works with one curvature"):
-        bnn.Residual(manifold=Lorentz(Curvature(1.0, size=2)), size=6)
+    with pytest.raises(ValueError, match=r"scale is for sums of vectors.*PoincareBall"):
+        bnn.Residual(manifold=PoincareBall(1.0), scale=2.0)
+    with pytest.raises(ValueError, match="is for Lorentz points"):
+        bnn.Residual(manifold=PoincareBall(1.0), form="boost")
     with pytest.raises(ValueError, match="may lie outside"):
         bnn.Residual(manifold=PoincareBall(1.0), form="euclidean")
 

@@ -157,7 +157,7 @@ def test_a_learned_curvature_is_evaluated_once_a_block() -> None:
 def test_a_block_without_gain_adds_as_it_did() -> None:
     manifold = Lorentz(1.0)
     block = bnn.TransformerBlock(8, 2, manifold=manifold, residual_gain=False, residual_weight=0.5)
-    assert {m.gain for m in block.modules() if isinstance(m, bnn.Residual)} == {1.0}
+    assert {m.scale for m in block.modules() if isinstance(m, bnn.Residual)} == {None}
     with_gain = bnn.TransformerBlock(8, 2, manifold=manifold, residual_weight=0.5)
     with_gain.load_state_dict(block.state_dict())
     x = manifold.random(1, 3, 8)

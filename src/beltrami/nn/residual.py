@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from beltrami.checks import check_choice, check_integer, check_positive
+from beltrami.checks import check_choice, check_positive
 from beltrami.geometry import Lorentz, Manifold, PoincareBall, lorentz, poincare
 from beltrami.geometry.checks import Scalar
-from beltrami.geometry.chord import dot
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.residual import residual
 from beltrami.nn.layer import Layer
@@ -20,12 +19,13 @@ class Residual(Layer):
     r"""Adds a branch y to the stream x with a weight w > 0.
 
     - Lorentz: `γ·z/(√c·|z|_L)` with z = x + w·y as ambient vectors, γ = 1 + w (Lorentzian residual
-      networks, He et al. 2024). It lies on the geodesic from x to y when γ = 1. With `size` d,
+      networks, He et al. 2024). It lies on the geodesic from x to y when γ = 1. An empty branch
+      then shortens the stream in every layer, and a deep model forgets its tokens; a γ that is
+      constant and undoes it at the start no longer does once w and c have moved. `scale="keep"` is
 
-          γ = g·(1 + w),    g² = 1 + 2w/(1 + w)²·(√(1 + c·d) − 1)    with w and c of the start:
+          γ = (1 + w)·√(1 + 2w/(1 + w)²·τ(x)·√c),
 
-      beside an empty branch a stream whose d coordinates have variance 1 then keeps its length,
-      where γ = 1 + w shortens it in every layer, and a deep model forgets its tokens.
+      with which an empty branch leaves every x as it is, at any w and c.
     - Lorentz with form="boost": x moved by the translation that takes the origin to w ⊗ y. An empty
       branch leaves x as it is, so it needs no gain.
     - PoincareBall: `x ⊕ (w ⊗ y)`, Möbius addition and scaling (Ganea et al. 2018).
@@ -35,9 +35,8 @@ class Residual(Layer):
         manifold: Lorentz, PoincareBall or Euclidean.
         weight: w at the start. It is stored as `log_weight` (1,), so it stays positive.
         learnable: whether w is a parameter; else it is fixed.
-        scale: γ; 1 + w if None. In flat space it makes a leaky residual: with w = 1/0.94 and
-            γ = 1 + 0.94 it is 0.94·x + y.
-        size: coordinates of the points, for the g above; without it g = 1.
+        scale: γ, or "keep"; 1 + w if None. In flat space it makes a leaky residual: with
+            w = 1/0.94 and γ = 1 + 0.94 it is 0.94·x + y.
         form: "manifold"; on Lorentz also "boost", and "euclidean" for x + w·y on space parts, the
             ablation.
     """
@@ -50,8 +49,7 @@ class Residual(Layer):
         manifold: Manifold,
         weight: float = 1.0,
         learnable: bool = True,
-        scale: float | None = None,
-        size: int | None = None,
+        scale: float | str | None = None,
         form: str = "manifold",
     ) -> None:
         super().__init__(manifold)
@@ -61,19 +59,15 @@ class Residual(Layer):
             raise ValueError("Residual: the sum of two points of the ball may lie outside of it")
         if isinstance(manifold, PoincareBall) and form == "boost":
             raise ValueError("Residual: form='boost' is for Lorentz points; the ball's is Möbius's")
-        if scale is not None:
+        if isinstance(scale, str):
+            check_choice("Residual: scale, unless a number,", scale, ("keep",))
+        elif scale is not None:
             scale = check_positive("Residual: scale", scale)
             if form == "boost" or isinstance(manifold, PoincareBall):
                 raise ValueError(
                     f"Residual: scale is for sums of vectors, not for form={form!r} on {manifold!r}"
                 )
-        if size is not None and scale is not None:
-            raise ValueError("Residual: scale is γ itself, and size chooses γ: give one of the two")
         self.init, self.scale = weight, scale
-        self.size = None if size is None else check_integer("Residual: size", size)
-        self.calibrated = size is not None and isinstance(manifold, Lorentz) and form == "manifold"
-        if self.calibrated and manifold.shape.numel() != 1:
-            raise ValueError("Residual: size works with one curvature, give a scale instead")
         self.log_weight = nn.Parameter(torch.empty(1)) if learnable else None
         if learnable:
             self.log_scales.add("log_weight")
@@ -103,8 +97,9 @@ class Residual(Layer):
             scaled = manifold.project(poincare.mobius_scalar(w, y, c))
             return manifold.project(poincare.mobius_add(x, scaled, c))
         if isinstance(manifold, Lorentz) and self.form == "manifold":
-            out = residual(x, y, w, scale=self.scale, radius=manifold.radius_like(x))
-            return (self._gain(x, w) * out).to(out.dtype) if self.calibrated else out
+            scale = None if isinstance(self.scale, str) else self.scale
+            keep = isinstance(self.scale, str)
+            return residual(x, y, w, scale=scale, keep=keep, radius=manifold.radius_like(x))
         if isinstance(manifold, Lorentz) and self.form == "boost":
             c = manifold.c_like(x)
             step = y if self.log_weight is None and w == 1 else _scaled(y, w, c)
@@ -115,26 +110,16 @@ class Residual(Layer):
             y = (w * y).to(y.dtype)
         elif w != 1:
             y = w * y
-        if self.scale is None:
-            return x + y
         out = x + y
+        if self.scale is None or isinstance(self.scale, str):
+            return out
         return (out * (self.scale / (1 + w))).to(out.dtype)
-
-    def _gain(self, x: Tensor, w: Tensor | float) -> Tensor:
-        """g: what an empty branch takes from a point with |x|² = size, or with `per_point` from x."""
-        c = self.manifold.c_like(x)
-        norm_sq = dot(upcast(x), upcast(x)) if self.per_point else self.size
-        growth = torch.sqrt(1 + c * norm_sq) - 1
-        return torch.sqrt(1 + 2 * w / (1 + w) ** 2 * growth)
-
-    per_point = False
 
     def extra_repr(self) -> str:
         """Weight, scale and manifold."""
         learnable = self.log_weight is not None
-        gain = f", size={self.size}" if self.calibrated else ""
         return (
-            f"weight={self.init}, learnable={learnable}, scale={self.scale}{gain}, "
+            f"weight={self.init}, learnable={learnable}, scale={self.scale}, "
             f"form={self.form}, manifold={self.manifold!r}"
         )
 

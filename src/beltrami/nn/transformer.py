@@ -74,11 +74,11 @@ class TransformerBlock(Layer):
         activation: of the MLP.
         dropout: on the output of each branch.
         residual: "manifold", or "euclidean" for x + w·y on space parts.
-        residual_weight: w of each residual at the start. 1 is right at any depth, as the residuals
-            know the size of their points (see `Residual`).
+        residual_weight: w of each residual at the start. 1 is right at any depth, as an empty branch
+            leaves the stream as it is.
         learn_residual: whether w is learned.
-        residual_gain: whether residuals keep the size of a stream beside an empty branch; False for
-            weights of a version before there was a gain, which their state does not tell.
+        residual_gain: whether residuals keep a stream as it is beside an empty branch
+            (`Residual(scale="keep")`); False for γ = 1 + w.
         time, score, aggregate, bias: see `Attention` and `Linear`.
 
     Options of a part that is itself given are refused.
@@ -140,7 +140,7 @@ class TransformerBlock(Layer):
                 manifold=manifold,
                 weight=residual_weight,
                 learnable=learn_residual,
-                size=size if residual_gain else None,
+                scale="keep" if residual_gain else None,
                 form=residual,
             )
 

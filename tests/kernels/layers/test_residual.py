@@ -49,21 +49,24 @@ def test_accuracy(kind: str, size: float, dtype: torch.dtype) -> None:
     assert error <= 16 * eps * max(scale, size if kind == "opposite" else 0)
 
 
-@pytest.mark.parametrize(("scale", "gain"), [(None, 1.0), (2.5, 1.0), (None, 1.5)])
-def test_gradients(scale: float | None, gain: float) -> None:
+@pytest.mark.parametrize(("scale", "keep"), [(None, False), (2.5, False), (None, True)])
+def test_gradients(scale: float | None, keep: bool) -> None:
     x, y = leaf(3, 5), leaf(3, 5)
     w = torch.tensor([0.7], dtype=torch.float64, requires_grad=True)
     c = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
     inputs = (x, y, w, c)
-    assert torch.autograd.gradcheck(lambda *a: residual(*a, scale, gain=gain), inputs)
-    assert torch.autograd.gradgradcheck(lambda *a: residual(*a, scale, gain=gain), inputs)
+    assert torch.autograd.gradcheck(lambda *a: residual(*a, scale, keep=keep), inputs)
+    assert torch.autograd.gradgradcheck(lambda *a: residual(*a, scale, keep=keep), inputs)
 
 
-def test_gain_multiplies() -> None:
-    x, y = torch.randn(3, 5), torch.randn(3, 5)
-    torch.testing.assert_close(residual(x, y, 0.7, gain=1.5), 1.5 * residual(x, y, 0.7))
-    w = torch.tensor([0.7])
-    torch.testing.assert_close(residual(x, y, w, gain=1.5), 1.5 * residual(x, y, 0.7))
+@pytest.mark.parametrize("w", [0.7, torch.tensor([0.7], dtype=torch.float64)])
+def test_keep_is_the_scale_of_an_empty_branch(w: float | torch.Tensor) -> None:
+    x, y = torch.randn(3, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    shrunk = residual(x, torch.zeros_like(y), w, 1.3)
+    gain = (x.norm(dim=-1) / shrunk.norm(dim=-1)).unsqueeze(-1)
+    torch.testing.assert_close(residual(x, y, w, 1.3, keep=True), gain * residual(x, y, w, 1.3))
+    with pytest.raises(ValueError, match=r"scale=2\.0"):
+        residual(x, y, w, 1.3, 2.0, keep=True)
 
 
 def test_gradients_at_the_origin_and_at_equal_points() -> None:

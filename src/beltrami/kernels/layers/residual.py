@@ -1,17 +1,19 @@
 r"""The Lorentz residual connection: a weighted sum of ambient vectors, scaled back to a point.
 
-    z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L),     γ = gain·(1 + w) or `scale`.
+    z = x + w·y  (with their times),     out = γ·z/(√c·|z|_L).
 
 With b = t_y/t_x, the vector h = y − b·x and the squared chord Q = |x − y|²_L,
 
     out = (γ/(1+w))·(x + w·y)/√D,      D = −c⟨z, z⟩/(1+w)² = 1 + w/(1+w)²·c·Q,
     c·Q = m²/b,     m² = c·|h|² + (1 − b)².
 
+With γ = (1 + w)·√E, E = D for y = 0, an empty branch leaves x as it is: E = 1 + 2w/(1 + w)²·τ_x/R.
 All terms are positive, and b·x is as long as y but for R = 1/√c, the radius of curvature: nothing
 cancels but what the rounding of x and y has lost already. As c → 0 it tends to x + w·y. Nothing but
 x and y is kept for the backward pass, in the dtype they came in. The gradient is
 
-    ∂Q/∂x = −2h,     ∂Q/∂y = 2h/b,     ∂(c·Q)/∂c = |h|²/b.
+    ∂Q/∂x = −2h,     ∂Q/∂y = 2h/b,     ∂(c·Q)/∂c = |h|²/b,
+    ∂(τ_x/R)/∂x = x/(R·t_x),     ∂(τ_x/R)/∂R = −|x|²/(R²·t_x).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def residual(
     c: Scalar = 1.0,
     scale: float | None = None,
     *,
-    gain: float = 1.0,
+    keep: bool = False,
     radius: Scalar | None = None,
 ) -> Tensor:
     """`γ·(x + w·y)/(√c·|x + w·y|_L)` for points x and y, (..., d), broadcasting.
@@ -45,8 +47,8 @@ def residual(
         x: the stream. y: the branch.
         weight: w ≥ 0, a number or a tensor that broadcasts against x[..., :1].
         c: curvature −c, a number or a tensor that broadcasts in the same way.
-        scale: γ; gain·(1 + w) if None.
-        gain: a constant of γ, in the place of a scale.
+        scale: γ; 1 + w if None.
+        keep: take the γ, in the place of a scale, with which an empty branch leaves x as it is.
         radius: 1/√c, in the place of c, from callers that have it.
 
     Returns: (..., d) in the promoted dtype of x and y; computed in float32 at least.
@@ -59,7 +61,9 @@ def residual(
         if isinstance(radius, Tensor):
             radius = radius.to(accumulation_dtype(dtype))
     weight = upcast(weight) if isinstance(weight, Tensor) else weight
-    out: Tensor = _Residual.apply(*distinct(x, y), weight, radius, scale, gain, dtype)
+    if keep and scale is not None:
+        raise ValueError(f"keep chooses the scale γ, got scale={scale} as well")
+    out: Tensor = _Residual.apply(*distinct(x, y), weight, radius, scale, keep, dtype)
     return out
 
 
@@ -72,31 +76,48 @@ class _Parts(NamedTuple):
     breadth: Tensor  # R·(1 + w), in the shape of both
     m: Tensor  # m/(1 + w)
     total: Tensor  # b·D
+    gain: Tensor  # of x + w·y
+    kept: _Kept | None
 
 
-def _parts(x: Tensor, y: Tensor, w: Scalar, radius: Scalar) -> _Parts:
+class _Kept(NamedTuple):
+    """The quantities of γ with `keep`, (..., 1)."""
+
+    excess: Tensor  # τ_x/R
+    slope: Tensor  # its derivative by x, over x
+    part: Scalar  # 2w/(1 + w)²
+    empty: Tensor  # E
+
+
+def _parts(
+    x: Tensor, y: Tensor, w: Scalar, radius: Scalar, scale: float | None, keep: bool
+) -> _Parts:
     if not isinstance(radius, Tensor):
         radius = x.new_full((1,), radius)
-    tx = torch.hypot(vector_norm(x, dim=-1, keepdim=True), radius)
+    nx = vector_norm(x, dim=-1, keepdim=True)
+    tx = torch.hypot(nx, radius)
     ty = torch.hypot(vector_norm(y, dim=-1, keepdim=True), radius)
     b = ty / tx
     h = torch.addcmul(y, b, x, value=-1)
     length = vector_norm(h, dim=-1, keepdim=True)
     breadth = _multiply_add(radius, w, radius)
     m = torch.hypot(length, torch.addcmul(radius, b, radius, value=-1)) / breadth  # m/(1 + w)
-    return _Parts(h, length, b, breadth, m, torch.addcmul(b, w * m, m))
+    total = torch.addcmul(b, w * m, m)
+    gain = torch.sqrt(b / total)
+    kept = None
+    if keep:
+        excess = (nx / radius) * (nx / (tx + radius))
+        part = 2 * w / (1 + w) ** 2
+        kept = _Kept(excess, 1 / (radius * tx), part, 1 + part * excess)
+        gain = gain * torch.sqrt(kept.empty)
+    elif scale is not None:
+        gain = gain * (scale / (1 + w))
+    return _Parts(h, length, b, breadth, m, total, gain, kept)
 
 
 def _multiply_add(a: Tensor, w: Scalar, b: Tensor) -> Tensor:
     """a + w·b."""
     return torch.addcmul(a, w, b) if isinstance(w, Tensor) else torch.add(a, b, alpha=w)
-
-
-def _times_front(gain: Tensor, w: Scalar, scale: float | None, constant: float) -> Tensor:
-    """gain·γ/(1 + w)."""
-    if scale is not None:
-        return gain * (scale / (1 + w))
-    return gain if constant == 1 else gain * constant
 
 
 class _Residual(torch.autograd.Function):
@@ -109,12 +130,11 @@ class _Residual(torch.autograd.Function):
         w: Scalar,
         radius: Scalar,
         scale: float | None,
-        constant: float,
+        keep: bool,
         dtype: torch.dtype,
     ) -> Tensor:
         x, y = upcast(x), upcast(y)
-        p = _parts(x, y, w, radius)
-        gain = _times_front(torch.sqrt(p.b / p.total), w, scale, constant)
+        gain = _parts(x, y, w, radius, scale, keep).gain
         return cast(gain * _multiply_add(x, w, y), dtype)
 
     @staticmethod
@@ -123,23 +143,28 @@ class _Residual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x_in, y_in, w, radius, scale, constant = load_values(ctx)
+        x_in, y_in, w, radius, scale, keep = load_values(ctx)
         x, y, g = upcast(x_in), upcast(y_in), upcast(g)
-        p = _parts(x, y, w, radius)
-        gain = _times_front(torch.sqrt(p.b / p.total), w, scale, constant)
-        by_gain = gain * dot(g, _multiply_add(x, w, y))  # of log gain
+        p = _parts(x, y, w, radius, scale, keep)
+        by_gain = p.gain * dot(g, _multiply_add(x, w, y))  # of log gain
         share = by_gain / p.total
         by_y = share * (w / (p.breadth * p.breadth))
         by_x = by_y * p.b  # −∂/∂Q, twice
-        scaled = gain * g
+        scaled = p.gain * g
         gx = torch.addcmul(scaled, by_x, p.h)
         gy = torch.addcmul(w * scaled, by_y, p.h, value=-1)
+        by_empty = None if p.kept is None else by_gain / (2 * p.kept.empty)
+        if p.kept is not None:
+            gx = torch.addcmul(gx, by_empty * p.kept.part * p.kept.slope, x)
         gw = gr = None
         if ctx.needs_input_grad[2]:
             # 1 − 1/D = w·m²/total, whose w goes into the sum: there are starts with w near 0.
             by_chord = sum_to(share * (p.m * p.m), w)
             gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5)
-            if scale is not None:
+            if p.kept is not None:
+                by_part = sum_to(by_empty * p.kept.excess, w)
+                gw = torch.addcmul(gw, by_part, (1 - w) / (1 + w) ** 3, value=2)
+            elif scale is not None:
                 gw = gw - sum_to(by_gain, w) / (1 + w)
         if ctx.needs_input_grad[3]:
             by_radius = by_y * p.length
@@ -147,5 +172,8 @@ class _Residual(torch.autograd.Function):
                 by_radius = torch.dot(by_radius.flatten(), p.length.flatten()).view_as(radius)
             else:
                 by_radius = sum_to(by_radius * p.length, radius)
+            if p.kept is not None:
+                pull = by_empty * p.kept.part * p.kept.slope * dot(x, x)
+                by_radius = by_radius - sum_to(pull, radius)
             gr = by_radius / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

@@ -10,6 +10,7 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.modeling_rope_utils import RopeParameters
 
 from beltrami.checks import check_choice, check_flag, check_integer, check_number, check_positive
+from beltrami.geometry import Curvature
 
 GEOMETRIES = ("lorentz", "euclidean")
 RESIDUALS = ("lorentz", "boost", "euclidean")
@@ -64,8 +65,8 @@ class HelmConfig(PreTrainedConfig):
         residual: "lorentz", "boost" or "euclidean" ("euclidean"); see `beltrami.nn.Residual`.
         residual_weight: w of each residual at the start.
         learn_residual: whether w is learned, one a residual (False).
-        residual_scale: γ of each residual; None keeps a stream's length beside an empty branch. The
-            public code's are "sqrt(d)" and "4*sqrt(d)".
+        residual_scale: γ of each residual; None is the one with which an empty branch leaves the
+            stream as it is. The public code's are "sqrt(d)" and "4*sqrt(d)".
         attention_score: "distance" or "dot" ("dot").
         attention_aggregate: "centroid" or "mean" ("mean").
         qk_norm: whether queries and keys are normalised, each head on its own.
@@ -161,12 +162,18 @@ class HelmConfig(PreTrainedConfig):
             return [self.geometry] * self.num_hidden_layers
         return list(self.geometry)
 
+    def new_curvature(self, width: int, kappa: float) -> Curvature:
+        """A curvature c of a space of that many coordinates, κ/width at the start."""
+        learned = self.learn_curvature != "no"
+        low, high = self.curvature_range if learned else (kappa / 2, kappa * 2)
+        return Curvature.natural(width, kappa, bounds=(low, high), learnable=learned)
+
     def for_layer(self, index: int) -> LayerSwitches:
         """What of a layer is hyperbolic."""
         return LayerSwitches(self, self.layer_geometries[index])
 
     def residual_scale_value(self) -> float | None:
-        """γ as a number; None for the calibrated one."""
+        """γ as a number; None for the one that keeps the stream."""
         if isinstance(self.residual_scale, str):
             return NAMED_SCALES[self.residual_scale] * math.sqrt(self.hidden_size)
         return self.residual_scale
@@ -267,11 +274,14 @@ class HelmConfig(PreTrainedConfig):
         for name, value in (
             ("embedding", "points"),
             ("logits", "mlr"),
+            ("logits", "distance"),
             ("residual", "boost"),
             ("residual", "lorentz"),
         ):
             if getattr(self, name) == value:
-                raise ValueError(f'{name}="{value}" needs a curved layer; the geometry is euclidean')
+                raise ValueError(
+                    f'{name}="{value}" needs a curved layer; the geometry is euclidean'
+                )
         if self.time_columns != "none" or self.radius_input:
             name = "radius_input" if self.radius_input else "time_columns"
             raise ValueError(

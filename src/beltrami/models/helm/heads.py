@@ -8,43 +8,143 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import initialization as init
 
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold
+from beltrami.geometry import Curvature, Lorentz, Manifold
+from beltrami.kernels.layers.chunked_cross_entropy import chunked_cross_entropy
+from beltrami.kernels.layers.word_scores import (
+    ScoreTerms,
+    distance_terms,
+    hyperplane_terms,
+    linear_terms,
+    word_products,
+    word_scores,
+)
 from beltrami.models.helm.config import HelmConfig
+
+IGNORED = -100
+
+# Temperature of "distance" over √d at the start: scores then vary by 0.5 between words.
+_TEMPERATURE = 5.0
 
 
 class WordScores(nn.Module):
-    """What scores of words have beside the matrix of `lm_head`."""
+    """What the scores of words have beside the matrix W of `lm_head`, by `config.logits`.
+
+    - "linear": `w·x`, and with `time_columns="all"` `+ b·τ(x)`, b the `time`.
+    - "mlr": `|w|·(signed distance of x to a hyperplane)`, with normal w at distance a from the
+      origin, a the `offset`.
+    - "distance": `−d(x, w)²/T`, T learned as its logarithm.
+    """
 
     def __init__(self, config: HelmConfig, manifold: Manifold) -> None:
         super().__init__()
-        self.config, self.kind = config, config.logits
-        if self.kind == "mlr":
-            kappa = config.logit_curvature or 1.0
-            low, high = config.curvature_range
-            self.curvature = Curvature.natural(config.hidden_size, kappa, bounds=(min(low, kappa), max(high, kappa)), learnable=config.learn_curvature != "no")
-            self.offset = nn.Parameter(torch.empty(config.vocab_size))
+        self.kind = config.logits
+        self.fused = config.fused_loss
+        self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
+        self.start = math.log(_TEMPERATURE * math.sqrt(config.hidden_size))
+        self.manifold = manifold
+        words = config.vocab_size
+        if self.kind != "linear" and not config.tie_word_embeddings:
+            kappa = 1.0 if config.logit_curvature is None else config.logit_curvature
+            self.curvature = config.new_curvature(config.hidden_size, kappa)
+            self.manifold = Lorentz(self.curvature)
+        with_time = self.kind == "linear" and config.time_columns == "all"
+        self.time = nn.Parameter(torch.empty(words)) if with_time else None
+        self.offset = nn.Parameter(torch.empty(words)) if self.kind == "mlr" else None
+        self.log_temperature = nn.Parameter(torch.empty(1)) if self.kind == "distance" else None
+        self.log_scales = {"log_temperature"} if self.kind == "distance" else set()
 
     def reset_parameters(self) -> None:
-        if self.kind == "mlr":
-            nn.init.zeros_(self.offset)
+        """Times and offsets 0."""
+        for p in (self.time, self.offset):
+            if p is not None:
+                init.zeros_(p)
+        if self.log_temperature is not None:
+            init.constant_(self.log_temperature, self.start)
 
-    def numbers(self, h, lm_head):
-        c = self.curvature.value
-        z = lm_head.weight.float()
-        length = (z * z).sum(-1).sqrt()
-        root = c.sqrt()
-        t = torch.sqrt(1 + c * h.float().square().sum(-1, keepdim=True))
-        return t, root * torch.cosh(root * self.offset) / length, torch.sinh(root * self.offset), length / root
+    def resize(self, words: int) -> None:
+        """Times and offsets for another number of words; those of new words are the mean."""
+        for name in ("time", "offset"):
+            old = getattr(self, name)
+            if old is None or len(old) == words:
+                continue
+            new = old.detach().mean().expand(words).clone()
+            kept = min(words, len(old))
+            new[:kept] = old.detach()[:kept]
+            setattr(self, name, nn.Parameter(new, requires_grad=old.requires_grad))
 
-    def forward(self, h: Tensor, lm_head: nn.Linear) -> Tensor:
-        p = lm_head(h).float()
-        if self.kind == "linear":
-            return p
-        t, a, b, g = self.numbers(h, lm_head)
-        return g * torch.asinh(a * p - b * t)
+    def forward(self, x: Tensor, lm_head: nn.Module) -> Tensor:
+        """Scores of points (..., d), (..., V)."""
+        if self.kind == "linear" and self.time is None:
+            scores: Tensor = lm_head(x)
+            return scores
+        plain = self.kind != "linear" and _is_plain(lm_head)
+        p = word_products(x, lm_head.weight) if plain else lm_head(x)  # type: ignore[arg-type]
+        return word_scores(p, self._terms(x, lm_head))
 
-    def loss(self, h: Tensor, lm_head: nn.Linear, labels: Tensor, **kwargs: Any) -> Tensor:
-        scores = self(h, lm_head)
-        targets = F.pad(labels, (0, 1), value=-100)[:, 1:]
-        return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
+    def loss(
+        self,
+        x: Tensor,
+        lm_head: nn.Module,
+        labels: Tensor | None,
+        scores: Tensor | None,
+        *,
+        shift_labels: Tensor | None = None,
+        num_items_in_batch: float | Tensor | None = None,
+        ignore_index: int = IGNORED,
+    ) -> Tensor:
+        """Cross-entropy of the labels of points (B, T, d), each with the token after it.
+
+        Args:
+            x: points. lm_head: the words.
+            labels: (B, T), as the tokens stand.
+            scores: of the points, or None to compute them by chunks and keep none.
+            shift_labels: labels that are shifted already, in the place of labels.
+            num_items_in_batch: what the sum is divided by; the mean if None.
+            ignore_index: the label of tokens that do not count.
+        """
+        if shift_labels is None:
+            assert labels is not None
+            shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+        targets = shift_labels.to(x.device)
+        options: dict[str, Any] = {
+            "ignore_index": ignore_index, "label_smoothing": self.label_smoothing,
+        }  # fmt: skip
+        if scores is None and _is_plain(lm_head):
+            weight: Any = lm_head.weight
+            return chunked_cross_entropy(
+                x,
+                weight,
+                targets,
+                self._terms(x, lm_head),
+                num_items_in_batch=num_items_in_batch,
+                z_loss=self.z_loss,
+                **options,
+            )
+        scores = self(x, lm_head) if scores is None else scores
+        flat, words = scores.flatten(0, -2).float(), targets.flatten()
+        total = F.cross_entropy(flat, words, reduction="sum", **options)
+        counted = words != ignore_index
+        if self.z_loss:
+            log_sums = flat.logsumexp(-1)
+            total = total + self.z_loss * (log_sums.square() * counted).sum()
+        return total / (counted.sum() if num_items_in_batch is None else num_items_in_batch)
+
+    def _terms(self, x: Tensor, lm_head: nn.Module) -> ScoreTerms:
+        if self.kind == "linear" and self.time is None:
+            return ScoreTerms("linear")
+        radius, weight = self.manifold.radius_like(x), lm_head.weight
+        assert isinstance(weight, Tensor)
+        if self.time is not None:
+            return linear_terms(x, self.time, radius)
+        if self.offset is not None:
+            return hyperplane_terms(x, weight, self.offset, radius)
+        assert self.log_temperature is not None
+        return distance_terms(x, weight, self.log_temperature.exp(), radius)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a layer is its matrix: no adapter, quantisation, hook or sharding in the way."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
+    return type(module) is nn.Linear and not hooks and type(module.weight) is nn.Parameter

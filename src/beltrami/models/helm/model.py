@@ -81,13 +81,12 @@ class HelmRotaryEmbedding(LlamaRotaryEmbedding):
 class TimedProjections(nn.Module):
     """Linear layers `*_proj`, each a plain `nn.Linear`, some with a time column beside it.
 
-        y = W·s + w_τ·τ(s)                      with a parameter `*_time`
-        y = cosh(z)·(u·s) − |u|·sinh(z)·t(s)    a row u of W with a parameter a, `*_offset`: the
-            signed distance to a hyperplane, through sinh; z = √c·a/|u| (van der Klis et al. 2026)
+    y = W·s + w_τ·τ(s)                      with a parameter `*_time`
+    y = cosh(z)·(u·s) − |u|·sinh(z)·t(s)    a row u of W with a parameter a, `*_offset`: the
+        signed distance to a hyperplane, through sinh; z = √c·a/|u| (van der Klis et al. 2026)
     """
 
     manifold: Manifold
-    constant = 0.0
 
     def add_times(self, switches: LayerSwitches, inputs: tuple[str, ...], output: str) -> None:
         """Register the columns that the config asks for."""
@@ -109,7 +108,7 @@ class TimedProjections(nn.Module):
             offset = getattr(self, f"{name}_offset", None)
             if time is not None:
                 if tau is None:
-                    tau = self.constant or excess_time(x, self._radius(x))
+                    tau = excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
                 y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
@@ -246,10 +245,10 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
         size, eps = config.hidden_size, config.rms_norm_eps
         self.input_layernorm = nn.RMSNorm(size, eps=eps)
         self.self_attn = HelmAttention(config, layer_idx, manifold, head_manifold)
-        self.attention_residual = _residual(switches, manifold, size)
+        self.attention_residual = _residual(switches, manifold)
         self.post_attention_layernorm = nn.RMSNorm(size, eps=eps)
         self.mlp = HelmMLP(config, layer_idx, manifold)
-        self.mlp_residual = _residual(switches, manifold, size)
+        self.mlp_residual = _residual(switches, manifold)
         self.attention_radius = nn.Parameter(torch.empty(size)) if switches.radius_input else None
         self.mlp_radius = nn.Parameter(torch.empty(size)) if switches.radius_input else None
 
@@ -273,14 +272,12 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
         return h + (excess * direction).to(h.dtype)
 
 
-def _residual(switches: LayerSwitches, manifold: Manifold, size: int) -> Residual:
-    calibrated = switches.residual == "lorentz" and switches.residual_scale is None
+def _residual(switches: LayerSwitches, manifold: Manifold) -> Residual:
     return Residual(
         manifold=manifold,
         weight=switches.residual_weight,
         learnable=switches.learn_residual,
-        scale=switches.residual_scale,
-        size=size if calibrated else None,
+        scale=switches.residual_scale or "keep",
         form="manifold" if switches.residual == "lorentz" else switches.residual,
     )
 
@@ -314,9 +311,11 @@ class HelmPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """The start of a module's own parameters; those that were loaded are left alone."""
         if isinstance(module, nn.Embedding):
-            self._init_embedding(module)
+            self._init_points(module, self.config.embedding == "points")
             return
         super()._init_weights(module)
+        if self.config.logits == "distance" and module is getattr(self, "lm_head", None):
+            self._init_points(module, True)
         if isinstance(module, nn.Linear) and getattr(module, "starts_at_zero", False):
             init.zeros_(module.weight)
         if isinstance(module, Curvature | Residual | WordScores):
@@ -331,22 +330,38 @@ class HelmPreTrainedModel(PreTrainedModel):
                 # 2/σ is then the scale of dot products.
                 init.constant_(parameter, math.log(2 * math.sqrt(module.score_size)))
 
-    def _init_embedding(self, module: nn.Embedding) -> None:
+    def _init_points(self, module: nn.Embedding | nn.Linear, curved: bool) -> None:
         """Rows whose coordinates have the standard deviation `embedding_range`."""
         weight, std = module.weight, self.config.embedding_range
         if getattr(weight, "_is_hf_initialized", False):
             return
         assert std is not None
         init.normal_(weight, std=std)
-        if self.config.embedding == "points":
+        if curved:
             # A wrapped normal: the same directions, at the distances that flat vectors have.
             c = natural_curvature(self.config.hidden_size, self.config.curvature)
-            size = math.sqrt(self.config.hidden_size)
-            reach = math.asinh(math.sqrt(c) * std * size) / (math.sqrt(c) * std * size)
-            weight.copy_(lorentz.exp0(reach * weight, c))
-        if module.padding_idx is not None:
+            size = math.sqrt(c * self.config.hidden_size) * std
+            weight.copy_(lorentz.exp0(math.asinh(size) / size * weight, c))
+        if getattr(module, "padding_idx", None) is not None:
             weight[module.padding_idx].zero_()
 
+    def _init_added_embeddings_weights_with_mean(
+        self, old_embeddings: Any, new_embeddings: Any, old_num_tokens: int, added_num_tokens: int
+    ) -> None:
+        is_head = isinstance(old_embeddings, nn.Linear)
+        points = self.config.logits == "distance" if is_head else self.config.embedding == "points"
+        if not points:
+            super()._init_added_embeddings_weights_with_mean(
+                old_embeddings, new_embeddings, old_num_tokens, added_num_tokens
+            )
+            return
+        manifold = next(m.manifold for m in self.modules() if isinstance(m, HelmModel))
+        centroid = manifold.centroid(old_embeddings.weight.data.float())
+        new_embeddings.weight.data[-added_num_tokens:] = centroid.to(new_embeddings.weight.dtype)
+
+
+# Arguments of a forward pass that are the loss's.
+_LOSS_OPTIONS = ("shift_labels", "num_items_in_batch", "ignore_index")
 
 # Of hyperplanes from the origin at the start, van der Klis et al.'s.
 _OFFSET = 0.5
@@ -365,8 +380,13 @@ class HelmModel(HelmPreTrainedModel):
         self.vocab_size = config.vocab_size
         size = config.hidden_size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, config.pad_token_id)
-        streams, heads = self._add_curvatures()
-        self.manifold = streams[0]
+        streams = self._add_curvatures("curvature", size, config.curvature)
+        assert config.head_dim is not None
+        head_size = config.head_dim - TIME_CHANNELS
+        heads = self._add_curvatures("head_curvature", head_size, config.head_curvature)
+        # Of the stream before the first layer, and of the scores after the last.
+        curved = [m for m in streams if isinstance(m, Lorentz)] or [Euclidean()]
+        self.manifold, self.last_manifold = curved[0], curved[-1]
         self.layers = nn.ModuleList(
             HelmDecoderLayer(config, i, streams[i], heads[i])
             for i in range(config.num_hidden_layers)
@@ -377,46 +397,26 @@ class HelmModel(HelmPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def _add_curvatures(self) -> tuple[list[Manifold], list[Manifold]]:
-        """Register the curvatures; the manifolds of the stream and of the heads in each layer."""
+    def _add_curvatures(self, name: str, width: int, kappa: float) -> list[Manifold]:
+        """Register the curvature, or one a layer, under that name; the manifold of each layer."""
         config = self.config
-        assert config.head_dim is not None
-        lists: list[list[Manifold]] = []
-        for name, width, kappa in (
-            ("curvature", config.hidden_size, config.curvature),
-            ("head_curvature", config.head_dim - TIME_CHANNELS, config.head_curvature),
-        ):
-            low, high = config.curvature_range
-            curvatures = [
-                Curvature.natural(
-                    width,
-                    kappa,
-                    bounds=(min(low, kappa), max(high, kappa)),
-                    learnable=config.learn_curvature != "no",
-                )
-                for _ in range(config.num_hidden_layers if config.learn_curvature == "layer" else 1)
-            ]
-            if not config.is_flat:
-                several = config.learn_curvature == "layer"
-                setattr(self, name, nn.ModuleList(curvatures) if several else curvatures[0])
-            lists.append(
-                [
-                    Lorentz(curvatures[i % len(curvatures)]) if g == "lorentz" else Euclidean()
-                    for i, g in enumerate(config.layer_geometries)
-                ]
-            )
-        return lists[0], lists[1]
+        each = config.learn_curvature == "layer"
+        curvatures = [
+            config.new_curvature(width, kappa)
+            for _ in range(config.num_hidden_layers if each else 1)
+        ]
+        if not config.is_flat:
+            setattr(self, name, nn.ModuleList(curvatures) if each else curvatures[0])
+        return [
+            Lorentz(curvatures[i * each]) if geometry == "lorentz" else Euclidean()
+            for i, geometry in enumerate(config.layer_geometries)
+        ]
 
     @property
     def manifold_of(self) -> dict[str, Manifold]:
         """The parameters that are points: the embedding's rows, whatever wraps the embedding."""
-        if self.config.embedding == "flat":
-            return {}
-        return {
-            f"embed_tokens.{name}": self.manifold
-            for name, p in self.embed_tokens.named_parameters()
-            if name.split(".")[-1] == "weight" and p.shape[-1] == self.config.hidden_size
-        }
+        is_curved = self.config.embedding == "points"
+        return _points("embed_tokens", self.embed_tokens, self.manifold) if is_curved else {}
 
     def no_weight_decay(self) -> set[str]:
         """The embedding's rows if they are points: decay would pull every token to the origin."""
@@ -452,7 +452,9 @@ class HelmModel(HelmPreTrainedModel):
             position_ids=position_ids,
         )
         tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
-        for layer in self.layers:
+        for i, layer in enumerate(self.layers):
+            if i and self.config.learn_curvature == "layer":
+                x = _change_curvature(x, self.layers[i - 1].manifold, layer.manifold)
             size = str(layer.self_attn.score_size)
             x = layer(
                 x,
@@ -469,6 +471,21 @@ class HelmModel(HelmPreTrainedModel):
         )
 
 
+def _points(name: str, module: nn.Module, manifold: Manifold) -> dict[str, Manifold]:
+    """The matrices with one point a word in an embedding or head, also in a wrapped one."""
+    names = [
+        n for n, p in module.named_parameters() if n.split(".")[-1] == "weight" and p.ndim == 2
+    ]
+    return {f"{name}.{n}": manifold for n in names if "lora" not in n}
+
+
+def _change_curvature(x: Tensor, old: Manifold, new: Manifold) -> Tensor:
+    """The same point in units of the new radius of curvature, x·R'/R."""
+    if isinstance(old, Euclidean) or isinstance(new, Euclidean):
+        return x
+    return (x * (new.radius_like(x) / old.radius_like(x))).to(x.dtype)
+
+
 class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
     """The decoder with scores of words; see `WordScores` for their kinds."""
 
@@ -479,8 +496,25 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.model = HelmModel(config)
         self.vocab_size = config.vocab_size
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.word_scores = WordScores(config, self.model.manifold)
+        self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+
+    @property
+    def manifold_of(self) -> dict[str, Manifold]:
+        """The rows of `lm_head` if scores are distances to points of their own."""
+        if self.config.logits != "distance" or self.config.tie_word_embeddings:
+            return {}
+        return _points("lm_head", self.lm_head, self.word_scores.manifold)
+
+    def no_weight_decay(self) -> set[str]:
+        """Points, and what else has no business near 0."""
+        return {*self.manifold_of, *(f"word_scores.{name}" for name in ("time", "offset"))}
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """As in transformers; new points lie at the centroid of the old ones."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        self.word_scores.resize(self.config.vocab_size)
+        return embeddings
 
     @can_return_tuple
     def forward(
@@ -509,11 +543,14 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         if isinstance(logits_to_keep, Tensor) or logits_to_keep:
             keep = logits_to_keep
             h = h[:, keep] if isinstance(keep, Tensor) else h[:, -keep:]
-        loss = logits = None
-        if labels is not None:
-            loss = self.word_scores.loss(h, self.lm_head, labels, **kwargs)
-        if labels is None or not self.config.fused_loss:
-            logits = self.word_scores(h, self.lm_head)
+        has_labels = labels is not None or kwargs.get("shift_labels") is not None
+        logits = (
+            None if has_labels and self.config.fused_loss else self.word_scores(h, self.lm_head)
+        )
+        loss = None
+        if has_labels:
+            given = {k: kwargs[k] for k in _LOSS_OPTIONS if kwargs.get(k) is not None}
+            loss = self.word_scores.loss(h, self.lm_head, labels, logits, **given)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
