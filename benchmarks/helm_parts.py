@@ -22,6 +22,7 @@ import tyro
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.geometry import Curvature
 from beltrami.models.helm import HelmConfig, HelmForCausalLM
 from beltrami.optim import create_optimizer
 
@@ -266,7 +267,11 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
             name, lr, seed, o.layers, o.width, o.train_tokens, held.sum().item() / count, last,
             first, model.num_parameters(), seconds, compile_seconds,
             torch.cuda.max_memory_allocated() if o.device == "cuda" else 0,
-            {n: m.value.item() / m.init for n, m in model.named_modules() if hasattr(m, "init") and hasattr(m, "reach")},
+            {
+                n: m.value.item() / m.init
+                for n, m in model.named_modules()
+                if isinstance(m, Curvature)
+            },
             {n: p.exp().mean().item() for n, p in model.named_parameters() if "log_" in n},
             math.isfinite(last),
         )  # fmt: skip

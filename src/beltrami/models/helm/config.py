@@ -39,7 +39,8 @@ _DEFAULTS: dict[str, tuple[Any, Any]] = {
 
 # Names that transformers itself gives to a config without a field of that name, in files too.
 _FOREIGN = {
-    "torch_dtype", "num_labels", "rope_scaling", "rope_theta", "partial_rotary_factor", "name_or_path",
+    "torch_dtype", "num_labels", "rope_scaling", "rope_theta", "partial_rotary_factor",
+    "name_or_path",
     "output_attentions", "attn_implementation", "experts_implementation", "per_layer_config",
     "model_type", "auto_map", "quantization_config", "tie_last_hidden_states", "loss_type",
     "classifier_dropout", "hidden_dropout", "token_classification_bias", "pretraining_tp",
@@ -133,6 +134,10 @@ class HelmConfig(PreTrainedConfig):
     label_smoothing: float = 0.0
     z_loss: float = 0.0
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Nothing: else transformers would save copies of our sources beside the weights."""
+
     def __post_init__(self, **kwargs: Any) -> None:
         _check_known(kwargs, self)
         if self.head_dim is None:
@@ -215,8 +220,9 @@ class HelmConfig(PreTrainedConfig):
         self._check_tied()
 
     def _check_curvatures(self) -> None:
-        ends = self.curvature_range
-        if len(ends) != 2 or not 0 < float(ends[0]) < float(ends[1]) < math.inf:
+        ends = list(self.curvature_range)
+        numbers = all(isinstance(end, int | float) for end in ends)
+        if len(ends) != 2 or not numbers or not 0 < ends[0] < ends[1] < math.inf:
             raise ValueError(
                 f"curvature_range must be two numbers 0 < low < high, got {self.curvature_range}"
             )
@@ -255,7 +261,8 @@ class HelmConfig(PreTrainedConfig):
     @property
     def partial_rotary_factor(self) -> float:
         """The part of a head's channels that rotary positions turn."""
-        return float((self.rope_parameters or {}).get("partial_rotary_factor", 1.0))
+        factor: Any = (self.rope_parameters or {}).get("partial_rotary_factor", 1.0)
+        return float(factor)
 
     def _check_scale(self) -> None:
         scale = self.residual_scale
@@ -295,9 +302,8 @@ class HelmConfig(PreTrainedConfig):
         fitting = "distance" if self.embedding == "points" else "linear"
         if self.logits != fitting:
             raise ValueError(
-                f'tie_word_embeddings=True makes the rows of the embedding, which are "'
-                f'{self.embedding}", the weight of logits="{self.logits}": tied to them can only be '
-                f'logits="{fitting}"'
+                f'tie_word_embeddings=True scores words by the rows of embedding="{self.embedding}"'
+                f', which takes logits="{fitting}", got logits="{self.logits}"'
             )
         if self.logit_curvature is not None:
             raise ValueError(

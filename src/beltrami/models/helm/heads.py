@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from beltrami.geometry import Curvature, Lorentz, Manifold
+from beltrami.geometry import Lorentz, Manifold
 from beltrami.kernels.layers.chunked_cross_entropy import chunked_cross_entropy
 from beltrami.kernels.layers.word_scores import (
     ScoreTerms,

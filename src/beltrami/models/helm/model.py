@@ -12,16 +12,18 @@ time. Modules have Llama's names and types; what is hyperbolic lies beside them.
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import (
     GenericForQuestionAnswering,
@@ -31,13 +33,12 @@ from transformers.modeling_layers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.modeling_rope_utils import dynamic_rope_update
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
     eager_attention_forward,
 )
-from transformers.utils import can_return_tuple
-from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
@@ -46,7 +47,10 @@ from beltrami.geometry.curvature import natural_curvature, shares_curvatures
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
 from beltrami.kernels.layers.time_linear import excess_time
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
+from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
+from beltrami.models.helm.inputs import check_inputs
+from beltrami.models.helm.saving import AUTO_MAP, write_companions
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
 
@@ -143,7 +147,8 @@ class HelmAttention(TimedProjections):
         self.manifold, self.head_manifold = manifold, head_manifold
         self.aggregate = switches.aggregate
         self.score_size, self.value_size = switches.score_size, switches.value_size
-        assert config.head_dim is not None and config.num_key_value_heads is not None
+        assert config.head_dim is not None
+        assert config.num_key_value_heads is not None
         self.head_dim = config.head_dim
         size, bias = config.hidden_size, config.attention_bias
         heads, groups = config.num_attention_heads, config.num_key_value_heads
@@ -154,7 +159,7 @@ class HelmAttention(TimedProjections):
         self.k_proj = nn.Linear(size, groups * self.score_size, bias=bias)
         self.v_proj = nn.Linear(size, groups * self.value_size, bias=bias)
         self.o_proj = nn.Linear(heads * self.value_size, size, bias=bias)
-        self.o_proj.starts_at_zero = config.zero_init_outputs
+        _start(self.o_proj, config)
         self.add_times(switches, ("q", "k", "v"), "o")
         if config.qk_norm:
             self.q_norm = nn.RMSNorm(self.score_size, eps=config.rms_norm_eps)
@@ -219,7 +224,7 @@ class HelmMLP(TimedProjections):
         self.gate_proj = nn.Linear(size, hidden, bias=bias)
         self.up_proj = nn.Linear(size, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, size, bias=bias)
-        self.down_proj.starts_at_zero = config.zero_init_outputs
+        _start(self.down_proj, config)
         self.add_times(config.for_layer(layer_idx), ("gate", "up"), "down")
         self.act_fn = ACT2FN[config.hidden_act]
 
@@ -261,6 +266,13 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
         out: Tensor = self.mlp_residual(x, y)
         return out
 
+    def enter(self, x: Tensor, previous: Manifold | None) -> Tensor:
+        """Points of the layer before as points of this one's curvature, x·R'/R."""
+        if previous in (None, self.manifold, Euclidean()) or isinstance(self.manifold, Euclidean):
+            return x
+        assert previous is not None
+        return (x * (self.manifold.radius_like(x) / previous.radius_like(x))).to(x.dtype)
+
     def _norm(self, x: Tensor, norm: nn.Module, direction: Tensor | None) -> Tensor:
         h: Tensor = norm(x)
         if direction is None:
@@ -270,6 +282,11 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
         radius = c.sqrt() * lorentz.dist0(x.float(), c, keepdim=True)
         excess = radius - torch.asinh((c * x.shape[-1]).sqrt())
         return h + (excess * direction).to(h.dtype)
+
+
+def _start(projection: nn.Linear, config: HelmConfig) -> None:
+    """Tell `_init_weights` how an output projection starts; it sees modules without their names."""
+    vars(projection)["starts_at_zero"] = config.zero_init_outputs
 
 
 def _residual(switches: LayerSwitches, manifold: Manifold) -> Residual:
@@ -289,9 +306,9 @@ class HelmPreTrainedModel(PreTrainedModel):
     config_class = HelmConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules: ClassVar[list[str]] = ["HelmDecoderLayer"]
-    _skip_keys_device_placement: ClassVar[list[str]] = ["past_key_values"]
-    _keep_in_fp32_modules_strict: ClassVar[list[str]] = [
+    _no_split_modules = ["HelmDecoderLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _keep_in_fp32_modules_strict = [
         "raw",
         "log_scale",
         "log_weight",
@@ -302,10 +319,23 @@ class HelmPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _can_compile_fullgraph = True
     _supports_attention_backend = True
-    _can_record_outputs: ClassVar[dict[str, Any]] = {
+    _can_record_outputs = {
         "hidden_states": HelmDecoderLayer,
         "attentions": HelmAttention,
     }
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Nothing: else transformers would save copies of our sources beside the weights."""
+
+    def save_pretrained(  # type: ignore[override]  # passes on whatever a version has
+        self, save_directory: str | Path, is_main_process: bool = True, **kwargs: Any
+    ) -> None:
+        """As in transformers, with a stub for `trust_remote_code=True` and a model card."""
+        self.config.auto_map = AUTO_MAP
+        super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
+        if is_main_process:
+            write_companions(Path(save_directory), self.config, self.num_parameters())
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -343,7 +373,7 @@ class HelmPreTrainedModel(PreTrainedModel):
             size = math.sqrt(c * self.config.hidden_size) * std
             weight.copy_(lorentz.exp0(math.asinh(size) / size * weight, c))
         if getattr(module, "padding_idx", None) is not None:
-            weight[module.padding_idx].zero_()
+            weight[cast(int, module.padding_idx)].zero_()
 
     def _init_added_embeddings_weights_with_mean(
         self, old_embeddings: Any, new_embeddings: Any, old_num_tokens: int, added_num_tokens: int
@@ -385,14 +415,15 @@ class HelmModel(HelmPreTrainedModel):
         head_size = config.head_dim - TIME_CHANNELS
         heads = self._add_curvatures("head_curvature", head_size, config.head_curvature)
         # Of the stream before the first layer, and of the scores after the last.
-        curved = [m for m in streams if isinstance(m, Lorentz)] or [Euclidean()]
+        curved = [m for m in streams if isinstance(m, Lorentz)] or streams
         self.manifold, self.last_manifold = curved[0], curved[-1]
-        self.layers = nn.ModuleList(
+        layers = [
             HelmDecoderLayer(config, i, streams[i], heads[i])
             for i in range(config.num_hidden_layers)
-        )
+        ]
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.RMSNorm(size, eps=config.rms_norm_eps)
-        sizes = sorted({layer.self_attn.score_size for layer in self.layers})
+        sizes = sorted({layer.self_attn.score_size for layer in layers})
         self.rotary_emb = nn.ModuleDict({str(n): HelmRotaryEmbedding(config, n) for n in sizes})
         self.gradient_checkpointing = False
         self.post_init()
@@ -436,8 +467,10 @@ class HelmModel(HelmPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
         """As Llama's; `inputs_embeds` are points."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if not torch.compiler.is_compiling():
+            check_inputs(
+                self.config, input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
+            )
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
@@ -452,9 +485,10 @@ class HelmModel(HelmPreTrainedModel):
             position_ids=position_ids,
         )
         tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
-        for i, layer in enumerate(self.layers):
-            if i and self.config.learn_curvature == "layer":
-                x = _change_curvature(x, self.layers[i - 1].manifold, layer.manifold)
+        previous = None
+        for layer in self.layers:
+            assert isinstance(layer, HelmDecoderLayer)
+            x = layer.enter(x, previous)
             size = str(layer.self_attn.score_size)
             x = layer(
                 x,
@@ -462,10 +496,11 @@ class HelmModel(HelmPreTrainedModel):
                 position_embeddings=tables[size],
                 position_ids=position_ids,
                 past_key_values=past_key_values,
-                score_factor=self.rotary_emb[size].attention_scaling ** 2,
+                score_factor=cast(float, self.rotary_emb[size].attention_scaling) ** 2,
                 use_cache=use_cache,
                 **kwargs,
             )
+            previous = layer.manifold
         return BaseModelOutputWithPast(
             last_hidden_state=self.norm(x), past_key_values=past_key_values
         )
@@ -479,17 +514,10 @@ def _points(name: str, module: nn.Module, manifold: Manifold) -> dict[str, Manif
     return {f"{name}.{n}": manifold for n in names if "lora" not in n}
 
 
-def _change_curvature(x: Tensor, old: Manifold, new: Manifold) -> Tensor:
-    """The same point in units of the new radius of curvature, x·R'/R."""
-    if isinstance(old, Euclidean) or isinstance(new, Euclidean):
-        return x
-    return (x * (new.radius_like(x) / old.radius_like(x))).to(x.dtype)
-
-
 class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
     """The decoder with scores of words; see `WordScores` for their kinds."""
 
-    _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
     def __init__(self, config: HelmConfig) -> None:
         super().__init__(config)
@@ -498,6 +526,30 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+
+    @classmethod
+    def from_flat(
+        cls, model: PreTrainedModel, curvature: float = 1.0, **switches: Any
+    ) -> HelmForCausalLM:
+        """A curved model that starts from the weights of a Llama, such as SmolLM2.
+
+        Scores of attention are dot products, heads are means, embedding and scores of words are
+        flat unless told otherwise; time columns start at 0. So as κ → 0 it gives the flat model's
+        logits.
+
+        Args:
+            model: a causal language model with Llama's modules.
+            curvature: κ of stream and heads at the start.
+            switches: further fields of `HelmConfig`. Distances and centroids in attention have
+                heads with four more channels: give `head_dim`.
+        """
+        config = curved_config(model.config, curvature, switches)
+        curved = cls(config)
+        copy_weights(model, curved)
+        if model.generation_config is not None:
+            curved.generation_config = copy.deepcopy(model.generation_config)
+        curved.to(model.device)  # type: ignore[arg-type]
+        return curved
 
     @property
     def manifold_of(self) -> dict[str, Manifold]:
@@ -552,8 +604,8 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             given = {k: kwargs[k] for k in _LOSS_OPTIONS if kwargs.get(k) is not None}
             loss = self.word_scores.loss(h, self.lm_head, labels, logits, **given)
         return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
+            loss=cast(torch.FloatTensor | None, loss),
+            logits=cast(torch.FloatTensor | None, logits),
             past_key_values=outputs.past_key_values,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
