@@ -49,7 +49,7 @@ from beltrami.kernels.layers.time_linear import excess_time
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
 from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
-from beltrami.models.helm.inputs import check_inputs
+from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
@@ -63,7 +63,8 @@ class HelmRotaryEmbedding(LlamaRotaryEmbedding):
     """
 
     def __init__(self, config: HelmConfig, size: int) -> None:
-        sized = HelmConfig.from_dict({**config.to_dict(), "head_dim": size})
+        sized = copy.copy(config)  # unchecked: a config with heads this small may be refused
+        sized.head_dim = size
         super().__init__(sized)  # type: ignore[arg-type]
 
     @staticmethod
@@ -484,6 +485,7 @@ class HelmModel(HelmPreTrainedModel):
             past_key_values=past_key_values,
             position_ids=position_ids,
         )
+        mask = fit_mask(mask, x.dtype, self.config._attn_implementation)
         tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
         previous = None
         for layer in self.layers:
