@@ -44,6 +44,7 @@ from transformers.utils.output_capturing import capture_outputs
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
 from beltrami.kernels.layers.time_linear import excess_time
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
@@ -126,7 +127,8 @@ class TimedProjections(nn.Module):
 
     def _distances(self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
         radius = self._radius(x)
-        length = root(dot(weight.float(), weight.float())).squeeze(-1)
+        rows = upcast(weight)
+        length = root(dot(rows, rows)).squeeze(-1)
         z = offset / (radius * length)
         push = offset * radial.sinhc(z)  # |u|·sinh(z)·R
         return (torch.cosh(z) * y - push * (1 + excess_time(x, radius) / radius)).to(y.dtype)
@@ -280,7 +282,7 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
             return h
         c = self.manifold.c_like(x)
         assert isinstance(c, Tensor)
-        radius = c.sqrt() * lorentz.dist0(x.float(), c, keepdim=True)
+        radius = c.sqrt() * lorentz.dist0(upcast(x), c, keepdim=True)
         excess = radius - torch.asinh((c * x.shape[-1]).sqrt())
         return h + (excess * direction).to(h.dtype)
 
@@ -551,6 +553,9 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         if model.generation_config is not None:
             curved.generation_config = copy.deepcopy(model.generation_config)
         curved.to(model.device)  # type: ignore[arg-type]
+        for name, p in curved.named_parameters():
+            if not any(part in name for part in cls._keep_in_fp32_modules_strict):
+                p.data = p.data.to(model.dtype)
         return curved
 
     @property
