@@ -275,6 +275,12 @@ class HelmConfig(PreTrainedConfig):
                 f'residual_scale={scale} is for sums of vectors; residual="boost" has no scale'
             )
 
+        if self.zero_init_outputs and self.time_columns == "hyperplane":
+            raise ValueError(
+                'time_columns="hyperplane" with zero_init_outputs=True: a row that is 0 has no '
+                "hyperplane"
+            )
+
     def _check_flat(self) -> None:
         if not self.is_flat:
             return

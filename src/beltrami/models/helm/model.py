@@ -41,12 +41,11 @@ from transformers.models.llama.modeling_llama import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
-from beltrami.geometry.chord import dot, root
+from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
-from beltrami.kernels.layers.time_linear import excess_time
+from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
 from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
@@ -117,21 +116,14 @@ class TimedProjections(nn.Module):
                     tau = excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
-                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
+                weight = getattr(self, f"{name}_proj").weight
+                y = hyperplane_distances(y, x, weight, offset, self._radius(x))
             results.append(y)
         return results
 
     def _radius(self, x: Tensor) -> Tensor:
         radius = self.manifold.radius_like(x)
         return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
-
-    def _distances(self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
-        radius = self._radius(x)
-        rows = upcast(weight)
-        length = root(dot(rows, rows)).squeeze(-1)
-        z = offset / (radius * length)
-        push = offset * radial.sinhc(z)  # |u|·sinh(z)·R
-        return (torch.cosh(z) * y - push * (1 + excess_time(x, radius) / radius)).to(y.dtype)
 
 
 class HelmAttention(TimedProjections):
