@@ -31,7 +31,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "linear-time": {"logits": "linear", "time_columns": "all"},
     "no-time": {"time_columns": "none"},
     "hyperplane": {"time_columns": "hyperplane"},
-    "gamma": {"residual_scale": 1.7, "residual_weight": 0.8},
+    # The constant γ with which an empty branch leaves |x|² = d as it is, at w = κ = 1.
+    "gamma": {"residual_scale": 2.197},
     "published": {"residual_scale": "4*sqrt(d)"},
     "boost": {"residual": "boost"},
     "flat-residual": {"residual": "euclidean"},
@@ -40,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dot-mean": {"attention_score": "dot", "attention_aggregate": "mean"},
     "qk-norm": {"qk_norm": True},
     "radius": {"radius_input": True},
-    "fixed": {"learn_curvature": "no"},
+    "fixed": {"learn_curvature": "no", "learn_residual": False, "residual_weight": 0.8},
     "per-layer": {"learn_curvature": "layer"},
     "hybrid": {"geometry": ["lorentz", "euclidean"]},
     "hybrid-layers": {"geometry": ["euclidean", "lorentz"], "learn_curvature": "layer"},

@@ -346,10 +346,10 @@ class HelmPreTrainedModel(PreTrainedModel):
         if isinstance(module, Curvature | Residual | WordScores):
             module.reset_parameters()
         for name, parameter in module.named_parameters(recurse=False):
-            if name.endswith(("_time", "_radius")):
+            # Offsets of ½, as van der Klis et al. have them, would add the same vector to all
+            # tokens, a hundred times as long as the branches of a new Transformer.
+            if name.endswith(("_time", "_radius", "_offset")):
                 init.zeros_(parameter)
-            elif name.endswith("_offset"):
-                init.constant_(parameter, _OFFSET)
             elif name == "log_scale":
                 assert isinstance(module, HelmAttention)
                 # 2/σ is then the scale of dot products.
@@ -387,9 +387,6 @@ class HelmPreTrainedModel(PreTrainedModel):
 
 # Arguments of a forward pass that are the loss's.
 _LOSS_OPTIONS = ("shift_labels", "num_items_in_batch", "ignore_index")
-
-# Of hyperplanes from the origin at the start, van der Klis et al.'s.
-_OFFSET = 0.5
 
 
 class HelmModel(HelmPreTrainedModel):
