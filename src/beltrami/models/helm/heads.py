@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from beltrami.geometry import Lorentz, Manifold
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.chunked_cross_entropy import chunked_cross_entropy
 from beltrami.kernels.layers.word_scores import (
     ScoreTerms,
@@ -125,7 +126,7 @@ class WordScores(nn.Module):
                 **options,
             )
         scores = self(x, lm_head) if scores is None else scores
-        flat, words = scores.flatten(0, -2).float(), targets.flatten()
+        flat, words = upcast(scores.flatten(0, -2)), targets.flatten()
         total = F.cross_entropy(flat, words, reduction="sum", **options)
         counted = words != ignore_index
         if self.z_loss:
