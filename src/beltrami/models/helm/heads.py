@@ -24,8 +24,10 @@ from beltrami.models.helm.config import HelmConfig
 
 IGNORED = -100
 
-# Temperature of "distance" over √d at the start: scores then vary by 0.5 between words.
-_TEMPERATURE = 5.0
+# Standard deviation of squared distances between a normalised point and the words' over √d. The
+# temperature of "distance" starts where scores vary between words as those of "linear" do, by
+# √d·initializer_range.
+_VARIATION = 2.4
 
 
 class WordScores(nn.Module):
@@ -42,7 +44,7 @@ class WordScores(nn.Module):
         self.kind = config.logits
         self.fused = config.fused_loss
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
-        self.start = math.log(_TEMPERATURE * math.sqrt(config.hidden_size))
+        self.start = math.log(_VARIATION / config.initializer_range)
         self.manifold = manifold
         words = config.vocab_size
         if self.kind != "linear" and not config.tie_word_embeddings:

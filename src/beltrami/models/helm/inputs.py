@@ -45,6 +45,24 @@ def check_inputs(
     _check_positions(config, position_ids, past + length)
 
 
+def fit_mask(mask: Any, dtype: torch.dtype, backend: str | None) -> Any:
+    """A 4-D mask as attention takes it: added to the scores, in the dtype of queries, or bool.
+
+    The eager attention of transformers adds whatever it is given, True as 1, in float32; there the
+    least number of float64 is −∞, of which a row has no softmax.
+    """
+    if not isinstance(mask, Tensor):
+        return mask
+    lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
+    if mask.dtype == torch.bool:
+        if backend != "eager":
+            return mask
+        return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, lowest)
+    if mask.dtype == dtype != torch.float64:
+        return mask
+    return mask.clamp(min=max(lowest, torch.finfo(mask.dtype).min)).to(dtype)
+
+
 def _check_tokens(config: HelmConfig, ids: Tensor) -> None:
     if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim != 2:
         raise TypeError(

@@ -43,12 +43,13 @@ from transformers.utils.output_capturing import capture_outputs
 
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
 from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
 from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
-from beltrami.models.helm.inputs import check_inputs
+from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
@@ -62,7 +63,8 @@ class HelmRotaryEmbedding(LlamaRotaryEmbedding):
     """
 
     def __init__(self, config: HelmConfig, size: int) -> None:
-        sized = HelmConfig.from_dict({**config.to_dict(), "head_dim": size})
+        sized = copy.copy(config)  # unchecked: a config with heads this small may be refused
+        sized.head_dim = size
         super().__init__(sized)  # type: ignore[arg-type]
 
     @staticmethod
@@ -272,7 +274,7 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
             return h
         c = self.manifold.c_like(x)
         assert isinstance(c, Tensor)
-        radius = c.sqrt() * lorentz.dist0(x.float(), c, keepdim=True)
+        radius = c.sqrt() * lorentz.dist0(upcast(x), c, keepdim=True)
         excess = radius - torch.asinh((c * x.shape[-1]).sqrt())
         return h + (excess * direction).to(h.dtype)
 
@@ -344,10 +346,10 @@ class HelmPreTrainedModel(PreTrainedModel):
         if isinstance(module, Curvature | Residual | WordScores):
             module.reset_parameters()
         for name, parameter in module.named_parameters(recurse=False):
-            if name.endswith(("_time", "_radius")):
+            # Offsets of ½, as van der Klis et al. have them, would add the same vector to all
+            # tokens, a hundred times as long as the branches of a new Transformer.
+            if name.endswith(("_time", "_radius", "_offset")):
                 init.zeros_(parameter)
-            elif name.endswith("_offset"):
-                init.constant_(parameter, _OFFSET)
             elif name == "log_scale":
                 assert isinstance(module, HelmAttention)
                 # 2/σ is then the scale of dot products.
@@ -385,9 +387,6 @@ class HelmPreTrainedModel(PreTrainedModel):
 
 # Arguments of a forward pass that are the loss's.
 _LOSS_OPTIONS = ("shift_labels", "num_items_in_batch", "ignore_index")
-
-# Of hyperplanes from the origin at the start, van der Klis et al.'s.
-_OFFSET = 0.5
 
 
 class HelmModel(HelmPreTrainedModel):
@@ -477,6 +476,7 @@ class HelmModel(HelmPreTrainedModel):
             past_key_values=past_key_values,
             position_ids=position_ids,
         )
+        mask = fit_mask(mask, x.dtype, self.config._attn_implementation)
         tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
         previous = None
         for layer in self.layers:
@@ -542,6 +542,9 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         if model.generation_config is not None:
             curved.generation_config = copy.deepcopy(model.generation_config)
         curved.to(model.device)  # type: ignore[arg-type]
+        for name, p in curved.named_parameters():
+            if not any(part in name for part in cls._keep_in_fp32_modules_strict):
+                p.data = p.data.to(model.dtype)
         return curved
 
     @property
