@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +52,7 @@ from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
+from beltrami.models.helm.wrapped import matrix_of
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
 
@@ -115,7 +117,9 @@ class TimedProjections(nn.Module):
                     tau = excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
-                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
+                asked_by = 'time_columns="hyperplane"'
+                weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
+                y = self._distances(x, y, weight, offset)
             results.append(y)
         return results
 
@@ -506,12 +510,15 @@ class HelmModel(HelmPreTrainedModel):
         )
 
 
+# What a table is called in an `nn.Embedding` or `nn.Linear`, in the copies of `modules_to_save` and
+# under an adapter; the matrices of adapters are no points.
+_IS_TABLE = re.compile(r"((base_layer|original_module|modules_to_save\.\w+)\.)*weight")
+
+
 def _points(name: str, module: nn.Module, manifold: Manifold) -> dict[str, Manifold]:
-    """The matrices with one point a word in an embedding or head, also in a wrapped one."""
-    names = [
-        n for n, p in module.named_parameters() if n.split(".")[-1] == "weight" and p.ndim == 2
-    ]
-    return {f"{name}.{n}": manifold for n in names if "lora" not in n}
+    """The matrices with one point a word in an embedding or head, also in one that PEFT wraps."""
+    names = [n for n, _ in module.named_parameters() if _IS_TABLE.fullmatch(n)]
+    return {f"{name}.{n}": manifold for n in names}
 
 
 class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
