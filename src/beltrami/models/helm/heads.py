@@ -56,6 +56,11 @@ class WordScores(nn.Module):
         self.log_temperature = nn.Parameter(torch.empty(1)) if self.kind == "distance" else None
         self.log_scales = {"log_temperature"} if self.kind == "distance" else set()
 
+    @property
+    def is_product(self) -> bool:
+        """Whether scores are `lm_head(x)` and nothing else."""
+        return self.kind == "linear" and self.time is None
+
     def reset_parameters(self) -> None:
         """Times and offsets 0."""
         for p in (self.time, self.offset):
@@ -77,7 +82,7 @@ class WordScores(nn.Module):
 
     def forward(self, x: Tensor, lm_head: nn.Module) -> Tensor:
         """Scores of points (..., d), (..., V)."""
-        if self.kind == "linear" and self.time is None:
+        if self.is_product:
             scores: Tensor = lm_head(x)
             return scores
         weight = self._weight(lm_head)
@@ -142,7 +147,7 @@ class WordScores(nn.Module):
         return matrix_of(lm_head, f'logits="{self.kind}"')
 
     def _terms(self, x: Tensor, weight: Tensor | None) -> ScoreTerms:
-        if self.kind == "linear" and self.time is None:
+        if self.is_product:
             return ScoreTerms("linear")
         radius = self.manifold.radius_like(x)
         if self.time is not None:

@@ -52,6 +52,7 @@ from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
+from beltrami.models.helm.trl import is_fused_forward, with_word_scores
 from beltrami.models.helm.wrapped import matrix_of
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
@@ -533,6 +534,12 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in `nn.Module`; but a forward method that would take scores for linear is mended."""
+        if name == "forward" and is_fused_forward(value) and not self.word_scores.is_product:
+            value = with_word_scores(self, value)
+        super().__setattr__(name, value)
 
     @classmethod
     def from_flat(
