@@ -82,7 +82,8 @@ class HelmConfig(PreTrainedConfig):
             for points, `initializer_range` for flat ones.
         zero_init_outputs: whether output and down projections start at 0.
         fused_loss: whether the loss is computed without keeping logits, which the output then
-            lacks: memory no longer grows with tokens times vocabulary.
+            lacks: memory no longer grows with tokens times vocabulary. A Trainer's
+            `compute_metrics` reads logits, so set it to False on the model's config for that.
         label_smoothing: of the loss.
         z_loss: weight of the mean squared log-sum-exp of the logits, added to the loss.
     """

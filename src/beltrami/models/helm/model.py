@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +52,8 @@ from beltrami.models.helm.convert import copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
+from beltrami.models.helm.trl import is_fused_forward, with_word_scores
+from beltrami.models.helm.wrapped import matrix_of
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
 
@@ -116,7 +119,8 @@ class TimedProjections(nn.Module):
                     tau = excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
-                weight = getattr(self, f"{name}_proj").weight
+                asked_by = 'time_columns="hyperplane"'
+                weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
                 y = hyperplane_distances(y, x, weight, offset, self._radius(x))
             results.append(y)
         return results
@@ -499,12 +503,15 @@ class HelmModel(HelmPreTrainedModel):
         )
 
 
+# What a table is called in an `nn.Embedding` or `nn.Linear`, in the copies of `modules_to_save` and
+# under an adapter; the matrices of adapters are no points.
+_IS_TABLE = re.compile(r"((base_layer|original_module|modules_to_save\.\w+)\.)*weight")
+
+
 def _points(name: str, module: nn.Module, manifold: Manifold) -> dict[str, Manifold]:
-    """The matrices with one point a word in an embedding or head, also in a wrapped one."""
-    names = [
-        n for n, p in module.named_parameters() if n.split(".")[-1] == "weight" and p.ndim == 2
-    ]
-    return {f"{name}.{n}": manifold for n in names if "lora" not in n}
+    """The matrices with one point a word in an embedding or head, also in one that PEFT wraps."""
+    names = [n for n, _ in module.named_parameters() if _IS_TABLE.fullmatch(n)]
+    return {f"{name}.{n}": manifold for n in names}
 
 
 class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
@@ -519,6 +526,12 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in `nn.Module`; but a forward method that would take scores for linear is mended."""
+        if name == "forward" and is_fused_forward(value) and not self.word_scores.is_product:
+            value = with_word_scores(self, value)
+        super().__setattr__(name, value)
 
     @classmethod
     def from_flat(
