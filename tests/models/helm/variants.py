@@ -39,6 +39,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dot-centroid": {"attention_score": "dot"},
     "distance-mean": {"attention_aggregate": "mean"},
     "dot-mean": {"attention_score": "dot", "attention_aggregate": "mean"},
+    "only-words": {
+        "residual": "euclidean", "time_columns": "none", "attention_score": "dot",
+        "attention_aggregate": "mean",
+    },
     "qk-norm": {"qk_norm": True},
     "radius": {"radius_input": True},
     "fixed": {"learn_curvature": "no", "learn_residual": False, "residual_weight": 0.8},
@@ -52,7 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "flat": {"geometry": "euclidean"},
     "flat-tied": {"geometry": "euclidean", "tie_word_embeddings": True},
     "flat-distance": {"geometry": "euclidean", "attention_score": "distance"},
-}
+}  # fmt: skip
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 # For what does not depend on each part: with points, hyperplanes, words' points, and Llama.
 some_variants = pytest.mark.parametrize("variant", ["default", "tied", "hybrid", "flat"])

@@ -168,9 +168,12 @@ class HelmConfig(PreTrainedConfig):
             return [self.geometry] * self.num_hidden_layers
         return list(self.geometry)
 
-    def new_curvature(self, width: int, kappa: float) -> Curvature:
-        """A curvature c of a space of that many coordinates, κ/width at the start."""
-        learned = self.learn_curvature != "no"
+    def new_curvature(self, width: int, kappa: float, used: bool = True) -> Curvature:
+        """A curvature c of a space of that many coordinates, κ/width at the start.
+
+        One that nothing uses is not learned: a parameter without a gradient stops DDP.
+        """
+        learned = used and self.learn_curvature != "no"
         low, high = self.curvature_range if learned else (kappa / 2, kappa * 2)
         return Curvature.natural(width, kappa, bounds=(low, high), learnable=learned)
 
@@ -345,6 +348,12 @@ class LayerSwitches:
         self.has_score_time = self.score == "distance"
         self.score_size = config.head_dim - TIME_CHANNELS * self.has_score_time
         self.value_size = config.head_dim - TIME_CHANNELS * (self.aggregate == "centroid")
+        # Whether the curvature of the stream, and that of the heads, change what the layer does.
+        timed = self.time_columns != "none" or self.radius_input
+        self.bends_stream = self.curved and (self.residual != "euclidean" or timed)
+        self.bends_heads = self.curved and (
+            self.score == "distance" or self.aggregate == "centroid"
+        )
 
 
 def check_geometry(geometry: str | list[str], layers: int) -> None:

@@ -182,7 +182,7 @@ class HelmAttention(TimedProjections):
         k = k.view(batch, length, -1, self.score_size)
         v = v.view(batch, length, -1, self.value_size)
         if self.config.qk_norm:
-            q, k = self.q_norm(q), self.k_norm(k)
+            q, k = _normed(q, self.q_norm), _normed(k, self.k_norm)
         q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
         flat = isinstance(self.head_manifold, Euclidean)
         radius: Any = None if flat else self.head_manifold.radius_like(v)
@@ -211,6 +211,12 @@ class HelmAttention(TimedProjections):
             size = self.value_size
             out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
         return self.project(out.reshape(batch, length, -1), "o")[0], weights
+
+
+def _normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """norm(x) in the dtype of x, which autocast may have rounded: in that of the gains."""
+    y: Tensor = norm(x.to(norm.weight.dtype))
+    return y.to(x.dtype)
 
 
 class HelmMLP(TimedProjections):
@@ -384,8 +390,9 @@ class HelmPreTrainedModel(PreTrainedModel):
                 old_embeddings, new_embeddings, old_num_tokens, added_num_tokens
             )
             return
-        manifold = next(m.manifold for m in self.modules() if isinstance(m, HelmModel))
-        centroid = manifold.centroid(old_embeddings.weight.data.float())
+        kind = WordScores if is_head else HelmModel
+        manifold = next(m.manifold for m in self.modules() if isinstance(m, kind))
+        centroid = manifold.centroid(upcast(old_embeddings.weight.data))
         new_embeddings.weight.data[-added_num_tokens:] = centroid.to(new_embeddings.weight.dtype)
 
 
@@ -406,10 +413,15 @@ class HelmModel(HelmPreTrainedModel):
         self.vocab_size = config.vocab_size
         size = config.hidden_size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, config.pad_token_id)
-        streams = self._add_curvatures("curvature", size, config.curvature)
+        switches = [config.for_layer(i) for i in range(config.num_hidden_layers)]
+        bent = [layer.bends_stream for layer in switches]
+        if config.tie_word_embeddings and config.logits == "distance":
+            bent[max(i for i, layer in enumerate(switches) if layer.curved)] = True
+        streams = self._add_curvatures("curvature", size, config.curvature, bent)
         assert config.head_dim is not None
         head_size = config.head_dim - TIME_CHANNELS
-        heads = self._add_curvatures("head_curvature", head_size, config.head_curvature)
+        bent = [layer.bends_heads for layer in switches]
+        heads = self._add_curvatures("head_curvature", head_size, config.head_curvature, bent)
         # Of the stream before the first layer, and of the scores after the last.
         curved = [m for m in streams if isinstance(m, Lorentz)] or streams
         self.manifold, self.last_manifold = curved[0], curved[-1]
@@ -424,13 +436,14 @@ class HelmModel(HelmPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def _add_curvatures(self, name: str, width: int, kappa: float) -> list[Manifold]:
+    def _add_curvatures(
+        self, name: str, width: int, kappa: float, used: list[bool]
+    ) -> list[Manifold]:
         """Register the curvature, or one a layer, under that name; the manifold of each layer."""
         config = self.config
         each = config.learn_curvature == "layer"
         curvatures = [
-            config.new_curvature(width, kappa)
-            for _ in range(config.num_hidden_layers if each else 1)
+            config.new_curvature(width, kappa, u) for u in (used if each else [any(used)])
         ]
         if not config.is_flat:
             setattr(self, name, nn.ModuleList(curvatures) if each else curvatures[0])
