@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from transformers import GenerationConfig, PreTrainedConfig
-from transformers.modeling_rope_utils import RopeParameters
+from transformers.activations import ACT2FN
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
 from beltrami.checks import check_choice, check_flag, check_integer, check_number, check_positive
 from beltrami.geometry import Curvature
@@ -141,6 +142,13 @@ class HelmConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         _check_known(kwargs, self)
+        for name in ("hidden_size", "num_hidden_layers"):
+            check_integer(name, getattr(self, name))
+        _check_rope(self.rope_parameters)
+        if not isinstance(self.curvature_range, list | tuple):
+            raise TypeError(
+                f"curvature_range must be two numbers (low, high), got {self.curvature_range!r}"
+            )
         if self.head_dim is None:
             _check_divides("num_attention_heads", self.num_attention_heads, self.hidden_size)
             self.head_dim = self.hidden_size // self.num_attention_heads
@@ -217,9 +225,17 @@ class HelmConfig(PreTrainedConfig):
         for name in ("label_smoothing", "attention_dropout"):
             check_number(name, getattr(self, name), low=0, high=1, open_high=True)
         check_number("z_loss", self.z_loss, low=0)
+        if self.pad_token_id is not None:
+            check_integer("pad_token_id", self.pad_token_id, -self.vocab_size, self.vocab_size - 1)
+        check_choice("hidden_act", self.hidden_act, ACT2FN)
+        if self.time_columns == "hyperplane" and self.zero_init_outputs:
+            raise ValueError(
+                'zero_init_outputs=True leaves time_columns="hyperplane" without hyperplanes, '
+                "whose normals are the rows of output and down projections: use one of the two"
+            )
         self._check_curvatures()
-        self._check_heads()
         self._check_scale()
+        self._check_heads()
         self._check_flat()
         self._check_tied()
 
@@ -368,6 +384,25 @@ def check_geometry(geometry: str | list[str], layers: int) -> None:
         )
     for i, name in enumerate(geometry):
         check_choice(f"geometry[{i}]", name, GEOMETRIES)
+
+
+def _check_rope(parameters: Any) -> None:
+    if parameters is None:
+        return
+    if not isinstance(parameters, dict):
+        raise TypeError(
+            f"rope_parameters must be a dict such as {{'rope_type': 'default', 'rope_theta': "
+            f"10000.0}}, got {parameters!r}"
+        )
+    kind = parameters.get("rope_type", "default")
+    check_choice("rope_parameters['rope_type']", kind, ("default", *ROPE_INIT_FUNCTIONS))
+    check_number(
+        "rope_parameters['partial_rotary_factor']",
+        parameters.get("partial_rotary_factor", 1.0),
+        low=0,
+        high=1,
+        open_low=True,
+    )
 
 
 def _check_divides(name: str, divisor: int, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -61,4 +62,31 @@ def copy_weights(flat: PreTrainedModel, curved: PreTrainedModel) -> None:
         raise ValueError(
             f"the flat model's weights do not fit: missing {missing[:3]}, unexpected "
             f"{loaded.unexpected_keys[:3]}"
+        )
+
+
+def check_loaded(model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Raise `ValueError` if a checkpoint was loaded into a model of another geometry.
+
+    Args:
+        info: `missing_keys` and `unexpected_keys`, as `from_pretrained` has them.
+    """
+
+    def curved(names: Iterable[str]) -> set[str]:
+        """Those of the decoder; heads of another task may come and go."""
+        return {n for n in names if "word_scores" not in n and any(p in n for p in CURVED_PARTS)}
+
+    ours = curved(model.state_dict())
+    if ours and ours <= set(info["missing_keys"]):
+        raise ValueError(
+            f"the checkpoint has no hyperbolic parameters, such as {min(ours)!r}, but the model's "
+            f"geometry is {model.config.geometry!r}: load it as geometry='euclidean', and start a "
+            "curved model from it with HelmForCausalLM.from_flat"
+        )
+    theirs = curved(info["unexpected_keys"])
+    if theirs:
+        raise ValueError(
+            f"the checkpoint has the hyperbolic parameter {min(theirs)!r}, which a model with "
+            f"geometry={model.config.geometry!r} and these fields has not: load it with the config "
+            "it was saved with"
         )

@@ -27,7 +27,6 @@ def check_inputs(
         raise ValueError("give exactly one of input_ids and inputs_embeds")
     given = inputs_embeds if input_ids is None else input_ids
     assert given is not None
-    batch, length = given.shape[:2]
     if input_ids is not None:
         _check_tokens(config, input_ids)
     elif given.ndim != 3 or given.shape[-1] != config.hidden_size:
@@ -35,13 +34,14 @@ def check_inputs(
             f"inputs_embeds must have shape (batch, tokens, {config.hidden_size}), got "
             f"{tuple(given.shape)}"
         )
+    batch, length = given.shape[:2]
     past = 0
     if cache is not None:
         _check_cache(config, cache, batch)
         seen = cache.get_seq_length()
         past = seen if isinstance(seen, int) else 0
     if isinstance(attention_mask, Tensor):
-        _check_mask(attention_mask, batch, length)
+        _check_mask(attention_mask, batch, length, past)
     _check_positions(config, position_ids, past + length)
 
 
@@ -79,16 +79,21 @@ def _check_tokens(config: HelmConfig, ids: Tensor) -> None:
             )
 
 
-def _check_mask(mask: Tensor, batch: int, length: int) -> None:
+def _check_mask(mask: Tensor, batch: int, length: int, past: int) -> None:
     if mask.ndim not in (2, 4) or mask.shape[0] not in (1, batch):
         raise ValueError(
             f"attention_mask must have shape (batch, tokens) or (batch, 1, tokens, keys) with "
             f"batch={batch}, got {tuple(mask.shape)}"
         )
-    if mask.ndim == 2 and mask.shape[1] < length:
+    if mask.ndim == 2 and mask.shape[1] < past + length:
         raise ValueError(
             f"attention_mask has {mask.shape[1]} tokens a row for {length} tokens: it must cover "
-            "them and those in the cache"
+            f"them and the {past} in the cache"
+        )
+    if mask.ndim == 4 and (mask.shape[2] not in (1, length) or mask.shape[3] < past + length):
+        raise ValueError(
+            f"a 4-D attention_mask must have shape (batch, 1, {length}, {past + length}), got "
+            f"{tuple(mask.shape)}"
         )
     if mask.ndim == 4 and mask.dtype != torch.bool and not mask.is_floating_point():
         raise TypeError(

@@ -47,8 +47,8 @@ from beltrami.geometry.curvature import natural_curvature, shares_curvatures
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
 from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
-from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
-from beltrami.models.helm.convert import copy_weights, curved_config
+from beltrami.models.helm.config import HelmConfig, LayerSwitches
+from beltrami.models.helm.convert import check_loaded, copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
@@ -333,6 +333,15 @@ class HelmPreTrainedModel(PreTrainedModel):
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
         """Nothing: else transformers would save copies of our sources beside the weights."""
 
+    @classmethod
+    def from_pretrained(  # type: ignore[override]  # passes on whatever a version has
+        cls, *args: Any, output_loading_info: bool = False, **kwargs: Any
+    ) -> Any:
+        """As in transformers; a checkpoint of another geometry is a `ValueError`."""
+        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        check_loaded(model, info)
+        return (model, info) if output_loading_info else model
+
     def save_pretrained(  # type: ignore[override]  # passes on whatever a version has
         self, save_directory: str | Path, is_main_process: bool = True, **kwargs: Any
     ) -> None:
@@ -418,8 +427,7 @@ class HelmModel(HelmPreTrainedModel):
         if config.tie_word_embeddings and config.logits == "distance":
             bent[max(i for i, layer in enumerate(switches) if layer.curved)] = True
         streams = self._add_curvatures("curvature", size, config.curvature, bent)
-        assert config.head_dim is not None
-        head_size = config.head_dim - TIME_CHANNELS
+        head_size = min(min(layer.score_size, layer.value_size) for layer in switches)
         bent = [layer.bends_heads for layer in switches]
         heads = self._add_curvatures("head_curvature", head_size, config.head_curvature, bent)
         # Of the stream before the first layer, and of the scores after the last.
