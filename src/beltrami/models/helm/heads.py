@@ -21,7 +21,7 @@ from beltrami.kernels.layers.word_scores import (
     word_scores,
 )
 from beltrami.models.helm.config import HelmConfig
-from beltrami.models.helm.wrapped import is_plain, matrix_of, must_be_called
+from beltrami.models.helm.wrapped import is_plain, is_whole, matrix_of, must_be_called
 
 IGNORED = -100
 
@@ -121,8 +121,8 @@ class WordScores(nn.Module):
         weight = self._weight(lm_head)
         if weight is None and is_plain(lm_head):
             weight = cast(Tensor, lm_head.weight)
-        whole = type(weight) in (Tensor, nn.Parameter) and not must_be_called(lm_head)
-        if scores is None and weight is not None and whole:
+        chunked = is_whole(weight) and not must_be_called(lm_head)
+        if scores is None and weight is not None and chunked:
             return chunked_cross_entropy(
                 x,
                 weight,
