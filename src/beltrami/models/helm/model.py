@@ -343,9 +343,7 @@ class HelmPreTrainedModel(PreTrainedModel):
         """Nothing: else transformers would save copies of our sources beside the weights."""
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # passes on whatever a version has
-        cls, *args: Any, output_loading_info: bool = False, **kwargs: Any
-    ) -> Any:
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """As in transformers; a checkpoint of another geometry is a `ValueError`."""
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
