@@ -12,6 +12,7 @@ from torch import Tensor
 from beltrami.kernels.layers.residual import residual
 from beltrami.kernels.layers.residual_norm import residual_norm
 from tests.kernels.checks import assert_compiles_fused, assert_fused, results, saved_bytes
+from tests.kernels.compiling import spills_of
 
 F32, BF16 = torch.float32, torch.bfloat16
 FORMS = pytest.mark.parametrize("form", [{}, {"keep": True}, {"scale": 2.5}], ids=str)
@@ -119,6 +120,11 @@ def test_says_what_it_cannot_take() -> None:
     for y, word in ((x.double(), "float64"), (x[:1], "one shape")):
         with pytest.raises(ValueError, match=f"fused=True.*{word}"):
             residual_norm(x.to(y.dtype), y, radius=1.0, fused=True)
+
+
+def test_gpus_take_the_kernels_of_a_block_and_hold_their_tiles() -> None:
+    """But for a few bytes backwards here, which let more programs run at a time."""
+    assert max(spills_of("helm")) <= 32
 
 
 @pytest.mark.gpu
