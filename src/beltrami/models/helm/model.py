@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache
@@ -43,12 +42,12 @@ from transformers.utils.output_capturing import capture_outputs
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
 from beltrami.geometry.chord import dot, root
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
-from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
+from beltrami.kernels.layers.gated import gated
+from beltrami.kernels.layers.heads import head_centroid, head_tiles
 from beltrami.kernels.layers.time_linear import excess_time
 from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
 from beltrami.models.helm.heads import WordScores
 from beltrami.nn import Residual
-from beltrami.nn.positions import rotate
 
 
 class HelmRotaryEmbedding(LlamaRotaryEmbedding):
@@ -90,6 +89,7 @@ class TimedProjections(nn.Module):
 
     def add_times(self, switches: LayerSwitches, inputs: tuple[str, ...], output: str) -> None:
         """Register the columns that the config asks for."""
+        self.output_has_time = switches.time_columns != "none"
         timed = {"none": (), "outputs": (output,), "all": (*inputs, output), "hyperplane": ()}
         for name in timed[switches.time_columns]:
             size = getattr(self, f"{name}_proj").out_features
@@ -98,9 +98,8 @@ class TimedProjections(nn.Module):
             size = getattr(self, f"{output}_proj").out_features
             self.register_parameter(f"{output}_offset", nn.Parameter(torch.empty(size)))
 
-    def project(self, x: Tensor, *names: str) -> list[Tensor]:
-        """The projections of x, (..., in)."""
-        tau = None
+    def project(self, x: Tensor, *names: str, tau: Tensor | None = None) -> list[Tensor]:
+        """The projections of x, (..., in), whose excess time the caller may know."""
         results = []
         for name in names:
             y = getattr(self, f"{name}_proj")(x)
@@ -111,7 +110,7 @@ class TimedProjections(nn.Module):
                     tau = excess_time(x, self._radius(x))
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
-                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
+                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset, tau)
             results.append(y)
         return results
 
@@ -119,12 +118,19 @@ class TimedProjections(nn.Module):
         radius = self.manifold.radius_like(x)
         return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
 
-    def _distances(self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+    def _output_radius(self, x: Tensor) -> Tensor | None:
+        """1/√c if the output projection needs the time of what it is given."""
+        return self._radius(x) if self.output_has_time else None
+
+    def _distances(
+        self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor, tau: Tensor | None
+    ) -> Tensor:
         radius = self._radius(x)
+        tau = excess_time(x, radius) if tau is None else tau
         length = root(dot(weight.float(), weight.float())).squeeze(-1)
         z = offset / (radius * length)
         push = offset * radial.sinhc(z)  # |u|·sinh(z)·R
-        return (torch.cosh(z) * y - push * (1 + excess_time(x, radius) / radius)).to(y.dtype)
+        return (torch.cosh(z) * y - push * (1 + tau / radius)).to(y.dtype)
 
 
 class HelmAttention(TimedProjections):
@@ -179,21 +185,16 @@ class HelmAttention(TimedProjections):
         v = v.view(batch, length, -1, self.value_size)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
         flat = isinstance(self.head_manifold, Euclidean)
         radius: Any = None if flat else self.head_manifold.radius_like(v)
+        scale, scaling = None, score_factor * self.head_dim**-0.5
         if self.log_scale is not None:
             # 2/σ; the rest of −|q − k|²_L/σ is constant along a row, which the softmax drops.
             scale = torch.exp(math.log(2 * score_factor) - self.log_scale).unsqueeze(-1)
-            q = with_time(q, radius, "query", self.head_dim, scale=scale)
-            k = with_time(k, radius, "key", self.head_dim)
             scaling = 1.0
-        else:
-            scaling = score_factor * self.head_dim**-0.5
-        if self.aggregate == "centroid":
-            pad = self.head_dim - self.value_size
-            v = F.pad(v, (0, pad)) if flat else with_time(v, radius, "value", self.head_dim)
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, heads, T, head_dim)
+        q, k, v = head_tiles(
+            q, k, v, *position_embeddings, radius=radius, scale=scale, width=self.head_dim
+        )  # (B, heads, T, head_dim)
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -203,10 +204,11 @@ class HelmAttention(TimedProjections):
         out, weights = attend(
             self, q, k, v, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )  # (B, T, heads, head_dim)
-        if self.aggregate == "centroid":
-            size = self.value_size
-            out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
-        return self.project(out.reshape(batch, length, -1), "o")[0], weights
+        radius = radius if self.aggregate == "centroid" else None
+        out, tau = head_centroid(
+            out, self.value_size, radius=radius, time_radius=self._output_radius(out)
+        )
+        return self.project(out, "o", tau=tau)[0], weights
 
 
 class HelmMLP(TimedProjections):
@@ -221,12 +223,13 @@ class HelmMLP(TimedProjections):
         self.down_proj = nn.Linear(hidden, size, bias=bias)
         self.down_proj.starts_at_zero = config.zero_init_outputs
         self.add_times(config.for_layer(layer_idx), ("gate", "up"), "down")
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = None if config.hidden_act == "silu" else ACT2FN[config.hidden_act]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, hidden_size)."""
         gate, up = self.project(x, "gate", "up")
-        return self.project(self.act_fn(gate) * up, "down")[0]
+        h, tau = gated(gate, up, activation=self.act_fn, radius=self._output_radius(gate))
+        return self.project(h, "down", tau=tau)[0]
 
 
 class HelmDecoderLayer(GradientCheckpointingLayer):
