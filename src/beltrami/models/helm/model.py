@@ -334,11 +334,10 @@ class HelmPreTrainedModel(PreTrainedModel):
         """Nothing: else transformers would save copies of our sources beside the weights."""
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # passes on whatever a version has
-        cls, *args: Any, output_loading_info: bool = False, **kwargs: Any
-    ) -> Any:
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """As in transformers; a checkpoint of another geometry is a `ValueError`."""
-        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, info = loaded
         check_loaded(model, info)
         return (model, info) if output_loading_info else model
 
