@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from difflib import get_close_matches
+from importlib import util
 from typing import Any, ClassVar
 
+import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
@@ -25,6 +27,12 @@ NAMED_SCALES = {"sqrt(d)": 1.0, "4*sqrt(d)": 4.0}
 
 # Channels of a head that hold times: three numbers in half precision, and one to align.
 TIME_CHANNELS = 4
+
+# Whether transformers splits modules as `beltrami.models.helm.parallel` knows it.
+TENSOR_PARALLEL = (
+    torch.distributed.is_available()
+    and util.find_spec("transformers.distributed.parallel_utils") is not None
+)
 
 # What the fields of the geometry are where they are None: of a model with curved layers, of a flat
 # one, which then is Llama.
@@ -91,6 +99,21 @@ class HelmConfig(PreTrainedConfig):
 
     model_type = "helm"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+    base_model_tp_plan: ClassVar[dict[str, Any] | None] = (
+        {
+            "layers.*.self_attn": "helm_heads",
+            "layers.*.self_attn.q_proj": "colwise",
+            "layers.*.self_attn.k_proj": "colwise",
+            "layers.*.self_attn.v_proj": "colwise",
+            "layers.*.self_attn.o_proj": "rowwise",
+            "layers.*.mlp": "helm_gated",
+            "layers.*.mlp.gate_proj": "colwise",
+            "layers.*.mlp.up_proj": "colwise",
+            "layers.*.mlp.down_proj": "rowwise",
+        }
+        if TENSOR_PARALLEL
+        else None
+    )
 
     vocab_size: int = 32000
     hidden_size: int = 768

@@ -22,7 +22,7 @@ from beltrami.kernels.layers.word_scores import (
     word_scores,
 )
 from beltrami.models.helm.config import HelmConfig
-from beltrami.models.helm.wrapped import is_plain, matrix_of, must_be_called
+from beltrami.models.helm.wrapped import is_plain, is_whole, matrix_of, must_be_called
 
 IGNORED = -100
 
@@ -124,7 +124,8 @@ class WordScores(nn.Module):
         weight = self._weight(lm_head)
         if weight is None and is_plain(lm_head):
             weight = cast(Tensor, lm_head.weight)
-        if scores is None and weight is not None and not must_be_called(lm_head):
+        chunked = is_whole(weight) and not must_be_called(lm_head)
+        if scores is None and weight is not None and chunked:
             return chunked_cross_entropy(
                 x,
                 weight,
@@ -143,6 +144,10 @@ class WordScores(nn.Module):
             total = total + self.z_loss * (log_sums.square() * counted).sum()
         return total / (counted.sum() if num_items_in_batch is None else num_items_in_batch)
 
+    def radius(self, x: Tensor) -> Any:
+        """R = 1/√c of the scores."""
+        return self.manifold.radius_like(x)
+
     def _weight(self, lm_head: nn.Module) -> Tensor | None:
         """The words' normals or points; None where scores need nothing but `lm_head(x)`."""
         if self.kind == "linear":
@@ -152,7 +157,7 @@ class WordScores(nn.Module):
     def _terms(self, x: Tensor, weight: Tensor | None) -> ScoreTerms:
         if self.is_product:
             return ScoreTerms("linear")
-        radius = self.manifold.radius_like(x)
+        radius = self.radius(x)
         if self.time is not None:
             return linear_terms(x, self.time, radius)
         assert weight is not None

@@ -21,8 +21,12 @@ def check_inputs(
     attention_mask: Any,
     position_ids: Tensor | None,
     cache: Cache | None,
+    heads: int,
 ) -> None:
-    """Raise `ValueError` or `TypeError` for what does not fit the model or each other."""
+    """Raise `ValueError` or `TypeError` for what does not fit the model or each other.
+
+    `heads` are those of keys and values in this process.
+    """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
     given = inputs_embeds if input_ids is None else input_ids
@@ -37,7 +41,7 @@ def check_inputs(
     batch, length = given.shape[:2]
     past = 0
     if cache is not None:
-        _check_cache(config, cache, batch)
+        _check_cache(config, cache, batch, heads)
         seen = cache.get_seq_length()
         past = seen if isinstance(seen, int) else 0
     if isinstance(attention_mask, Tensor):
@@ -102,7 +106,7 @@ def _check_mask(mask: Tensor, batch: int, length: int, past: int) -> None:
         )
 
 
-def _check_cache(config: HelmConfig, cache: Cache, batch: int) -> None:
+def _check_cache(config: HelmConfig, cache: Cache, batch: int, heads: int) -> None:
     layers = getattr(cache, "layers", [])
     if len(layers) > config.num_hidden_layers:
         raise ValueError(
@@ -112,7 +116,7 @@ def _check_cache(config: HelmConfig, cache: Cache, batch: int) -> None:
     keys = getattr(layers[0], "keys", None) if layers else None
     if not isinstance(keys, Tensor) or keys.ndim != 4:
         return
-    expected = config.num_key_value_heads, config.head_dim
+    expected = heads, config.head_dim
     if (keys.shape[1], keys.shape[3]) != expected:
         raise ValueError(
             f"past_key_values has {keys.shape[1]} heads of {keys.shape[3]} channels, the model "

@@ -47,7 +47,7 @@ from beltrami.geometry.curvature import natural_curvature, shares_curvatures
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
 from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
-from beltrami.models.helm.config import HelmConfig, LayerSwitches
+from beltrami.models.helm.config import TENSOR_PARALLEL, HelmConfig, LayerSwitches
 from beltrami.models.helm.convert import check_loaded, copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs, fit_mask
@@ -116,16 +116,21 @@ class TimedProjections(nn.Module):
             offset = getattr(self, f"{name}_offset", None)
             if time is not None:
                 if tau is None:
-                    tau = excess_time(x, self._radius(x))
+                    tau = self.excess_time(x, name)
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
                 asked_by = 'time_columns="hyperplane"'
                 weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
-                y = hyperplane_distances(y, x, weight, offset, self._radius(x))
+                y = hyperplane_distances(y, x, weight, offset, self.radius(x))
             results.append(y)
         return results
 
-    def _radius(self, x: Tensor) -> Tensor:
+    def excess_time(self, x: Tensor, name: str) -> Tensor:
+        """τ of the input of a projection, (..., 1)."""
+        return excess_time(x, self.radius(x))
+
+    def radius(self, x: Tensor) -> Tensor:
+        """R = 1/√c of the input, (1,)."""
         radius = self.manifold.radius_like(x)
         return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
 
@@ -151,7 +156,7 @@ class HelmAttention(TimedProjections):
         self.head_dim = config.head_dim
         size, bias = config.hidden_size, config.attention_bias
         heads, groups = config.num_attention_heads, config.num_key_value_heads
-        self.num_key_value_groups = heads // groups
+        self.num_key_value_groups, self.num_key_value_heads = heads // groups, groups
         self.attention_dropout = config.attention_dropout
         self.is_causal = True
         self.q_proj = nn.Linear(size, heads * self.score_size, bias=bias)
@@ -185,7 +190,7 @@ class HelmAttention(TimedProjections):
             q, k = _normed(q, self.q_norm), _normed(k, self.k_norm)
         q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
         flat = isinstance(self.head_manifold, Euclidean)
-        radius: Any = None if flat else self.head_manifold.radius_like(v)
+        radius: Any = None if flat else self.head_radius(v)
         if self.log_scale is not None:
             # 2/σ; the rest of −|q − k|²_L/σ is constant along a row, which the softmax drops.
             scale = torch.exp(math.log(2 * score_factor) - self.log_scale).unsqueeze(-1)
@@ -211,6 +216,10 @@ class HelmAttention(TimedProjections):
             size = self.value_size
             out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
         return self.project(out.reshape(batch, length, -1), "o")[0], weights
+
+    def head_radius(self, x: Tensor) -> Any:
+        """R = 1/√c of heads."""
+        return self.head_manifold.radius_like(x)
 
 
 def _normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
@@ -484,8 +493,15 @@ class HelmModel(HelmPreTrainedModel):
     ) -> BaseModelOutputWithPast:
         """As Llama's; `inputs_embeds` are points."""
         if not torch.compiler.is_compiling():
+            heads = cast(HelmDecoderLayer, self.layers[0]).self_attn.num_key_value_heads
             check_inputs(
-                self.config, input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
+                self.config,
+                input_ids,
+                inputs_embeds,
+                attention_mask,
+                position_ids,
+                past_key_values,
+                heads,
             )
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if use_cache and past_key_values is None:
@@ -538,6 +554,8 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
     """The decoder with scores of words; see `WordScores` for their kinds."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    _tp_plan = {"lm_head": "colwise_gather_output"} if TENSOR_PARALLEL else None
+    # No `_fsdp_plan`: `lm_head` belongs to the root, which gathers it for losses without logits.
 
     def __init__(self, config: HelmConfig) -> None:
         super().__init__(config)
@@ -546,6 +564,9 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+        if TENSOR_PARALLEL and not self.word_scores.is_product:
+            scores = {"lm_head": "helm_word_matrix", "word_scores": "helm_words"}
+            self._tp_plan = {**self.tp_plan, **scores}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As in `nn.Module`; but a forward method that would take scores for linear is mended."""

@@ -12,7 +12,12 @@ def is_plain(layer: nn.Module) -> bool:
     """Whether a layer is its matrix: no adapter, quantisation, hook or sharding in the way."""
     if type(layer) is not nn.Linear or has_hooks(layer):
         return False
-    return type(layer.weight) in (nn.Parameter, Tensor)
+    return is_whole(layer.weight)
+
+
+def is_whole(weight: object) -> bool:
+    """Whether a parameter is its numbers: not split over processes, not quantised."""
+    return type(weight) is nn.Parameter or type(weight) is Tensor
 
 
 def has_hooks(layer: nn.Module) -> bool:
@@ -60,6 +65,8 @@ def matrix_of(layer: nn.Module, asked_by: str) -> Tensor:
 
 def _weight(layer: nn.Module) -> Tensor:
     weight = cast(Any, layer.weight)
+    if is_whole(weight):  # first, and for the compiler all that there is
+        return cast(Tensor, weight)
     if type(weight).__name__ in ("Int8Params", "Params4bit"):
         from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
