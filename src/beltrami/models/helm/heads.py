@@ -79,8 +79,8 @@ class WordScores(nn.Module):
             if old is None or len(old) == words:
                 continue
             new = old.detach().mean().expand(words).clone()
-            kept = min(words, len(old))
-            new[:kept] = old.detach()[:kept]
+            count = min(words, len(old))
+            new[:count] = old.detach()[:count]
             setattr(self, name, nn.Parameter(new, requires_grad=old.requires_grad))
 
     def forward(self, x: Tensor, lm_head: nn.Module) -> Tensor:
