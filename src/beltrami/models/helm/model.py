@@ -53,7 +53,7 @@ from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
 from beltrami.models.helm.trl import is_fused_forward, with_word_scores
-from beltrami.models.helm.wrapped import matrix_of
+from beltrami.models.helm.wrapped import keep_at_hand, matrix_of
 from beltrami.nn import Residual
 
 
@@ -121,6 +121,7 @@ class TimedProjections(nn.Module):
             elif offset is not None:
                 asked_by = 'time_columns="hyperplane"'
                 weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
+                weight = weight.to(x.device)
                 y = hyperplane_distances(y, x, weight, offset, self.radius(x))
             results.append(y)
         return results
@@ -323,7 +324,7 @@ class HelmPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["HelmDecoderLayer"]
-    _skip_keys_device_placement = ["past_key_values"]
+    _skip_keys_device_placement = ["past_key_values", "lm_head"]  # a module stays where it is
     _keep_in_fp32_modules_strict = [
         "raw",
         "log_scale",
@@ -346,10 +347,16 @@ class HelmPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """As in transformers; a checkpoint of another geometry is a `ValueError`."""
+        """As in transformers; a checkpoint of another geometry is a `ValueError`.
+
+        Curvatures stay at hand where a `device_map` offloads modules.
+        """
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
         check_loaded(model, info)
+        for module in model.modules():
+            if isinstance(module, Curvature):
+                keep_at_hand(module)
         return (model, info) if output_loading_info else model
 
     def save_pretrained(  # type: ignore[override]  # passes on whatever a version has
@@ -571,7 +578,7 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             self._tp_plan = {**self.tp_plan, **scores}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """As in `nn.Module`; but a forward method that would take scores for linear is mended."""
+        """As in `nn.Module`; but a forward method that takes scores for linear is replaced."""
         if name == "forward" and is_fused_forward(value) and not self.word_scores.is_product:
             value = with_word_scores(self, value)
         super().__setattr__(name, value)
@@ -649,7 +656,9 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             h = h[:, keep] if isinstance(keep, Tensor) else h[:, -keep:]
         has_labels = labels is not None or kwargs.get("shift_labels") is not None
         logits = (
-            None if has_labels and self.config.fused_loss else self.word_scores(h, self.lm_head)
+            None
+            if has_labels and self.config.fused_loss
+            else self.word_scores(h, lm_head=self.lm_head)
         )
         loss = None
         if has_labels:
