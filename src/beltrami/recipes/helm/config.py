@@ -46,17 +46,7 @@ class PresetOptions:
 PRESETS = {
     "quick": PresetOptions(),
     "gpu": PresetOptions(
-        vocab_size=16_384,
-        layers=8,
-        width=512,
-        heads=8,
-        mlp=1376,
-        length=1024,
-        batch=32,
-        tokens=100_000_000,
-        held_out=500_000,
-        learning_rates=(2.5e-3, 4e-3, 6.5e-3),
-        compile=True,
+        16_384, 8, 512, 8, 1376, 1024, 32, 100_000_000, 500_000, (2.5e-3, 4e-3, 6.5e-3), True
     ),
 }
 
@@ -168,8 +158,6 @@ class HelmRunConfig(RunConfig):
                 f"and --tokenizer {self.tokenizer} is another; give one of the two"
             )
         chosen = self.chosen
-        if not chosen.learning_rates:
-            raise ValueError("--learning-rates is empty; give at least one value")
         if chosen.width % chosen.heads:
             raise ValueError(f"--heads {chosen.heads} must divide --width {chosen.width}")
         if chosen.tokens < chosen.batch * chosen.length:

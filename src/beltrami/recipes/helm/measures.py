@@ -15,7 +15,7 @@ from torch import Tensor
 from beltrami.analysis.intervals import mean_interval
 from beltrami.data import HierarchyError, load_hierarchy
 from beltrami.data.corpus import IGNORE, PackedRows
-from beltrami.geometry import Lorentz, Manifold
+from beltrami.geometry import Lorentz
 from beltrami.recipes.helm.text import Text
 from beltrami.recipes.helm.training import HelmSettings, autocast, inputs, stacked
 from beltrami.recipes.results import TrialResult, interval_json
@@ -55,70 +55,67 @@ def step_seconds(history: Sequence[Mapping[str, float]]) -> float:
     )
 
 
-def scaled_radius(x: Tensor, manifold: Manifold) -> Tensor:
+def scaled_radius(x: Tensor, manifold: Any) -> Tensor:
     """√c·|x|; of the Euclidean twin |x|/√d, which is the same at c = 1/d."""
-    c = manifold.c_like(x) if isinstance(manifold, Lorentz) else 1 / x.shape[-1]
-    return x.float().norm(dim=-1) * c**0.5
+    radius = manifold.radius_like(x) if isinstance(manifold, Lorentz) else x.shape[-1] ** 0.5
+    length: Tensor = x.float().norm(dim=-1)
+    return length / radius
 
 
-class Radii:
-    """Scaled radii of the stream on test documents, and of the rows of the embedding.
+@torch.no_grad()
+def radius_curves(
+    model: Any,
+    s: HelmSettings,
+    rows: PackedRows,
+    device: torch.device,
+    groups: Mapping[str, Mapping[float, Tensor]],
+) -> Curves:
+    """Scaled radii of the stream on test documents: by depth, and of groups of tokens.
 
-    Attributes:
-        by_depth: of each token before the first block and after each, (tokens,) each.
-        table: of the rows of the embedding, (V,).
-        last, counts: sums over the occurrences of each token after the last block, (V,).
+    Args:
+        model: not compiled. s, rows, device: of the trial and the test.
+        groups: by name, token ids by their place on an axis. Of each there is the mean of its rows
+            of the embedding, and the mean of its occurrences after the last block.
     """
+    core, now = model.model, list[Tensor]()
 
-    @torch.no_grad()
-    def __init__(self, model: Any, s: HelmSettings, rows: PackedRows, device: torch.device) -> None:
-        core = model.model
-        embedding = core.embed_tokens
-        modules = [(embedding, core.manifold), *((m, m.manifold) for m in core.layers)]
-        now: list[Tensor] = []
-        hooks = [
-            module.register_forward_hook(
-                lambda _, args, out, manifold=manifold: now.append(scaled_radius(out, manifold))
-            )
-            for module, manifold in modules
-        ]
-        words, radii = [], []
-        for start in range(0, min(len(rows), MEASURED_ROWS), s.batch):
-            batch = inputs(stacked(rows, start, s.batch), s, device)
-            shown = batch.pop("labels") != IGNORE
-            now.clear()
-            with autocast(s, device):
-                core(**batch)
-            words.append(batch["input_ids"][shown].cpu())
-            radii.append(torch.stack([radius[shown] for radius in now]).cpu())
-        for hook in hooks:
-            hook.remove()
-        self.by_depth, ids = torch.cat(radii, dim=1), torch.cat(words)
-        self.table = scaled_radius(embedding.weight, core.manifold).cpu()
-        self.counts = torch.bincount(ids, minlength=len(self.table))
-        self.last = torch.zeros(len(self.table)).index_add_(0, ids, self.by_depth[-1])
+    def keep(module: Any, _: Any, out: Tensor) -> None:
+        now.append(scaled_radius(out, core.manifold if module is table else module.manifold))
 
-    def depth_curves(self) -> Curves:
-        """Means by depth, and the range of 80 percent of the tokens."""
-        low, high = np.quantile(self.by_depth.numpy(), [0.1, 0.9], axis=1)
-        return {
-            "radius depth": list(map(float, range(len(self.by_depth)))),
-            "radius": self.by_depth.mean(1).tolist(),
-            "radius low": low.tolist(),
-            "radius high": high.tolist(),
-        }
-
-    def group_curves(self, name: str, groups: Mapping[float, Tensor]) -> Curves:
-        """Means of groups of tokens: of rows of the embedding, and of their occurrences."""
-        seen = {x: ids for x, ids in groups.items() if self.counts[ids].sum() > 0}
-        return {
-            f"{name} embedding x": list(groups),
-            f"{name} embedding": [float(self.table[ids].mean()) for ids in groups.values()],
-            f"{name} last x": list(seen),
-            f"{name} last": [
-                float(self.last[ids].sum() / self.counts[ids].sum()) for ids in seen.values()
+    table, words, radii = core.embed_tokens, [], []
+    hooks = [module.register_forward_hook(keep) for module in (table, *core.layers)]
+    for start in range(0, min(len(rows), MEASURED_ROWS), s.batch):
+        batch = inputs(stacked(rows, start, s.batch), s, device)
+        shown = batch.pop("labels") != IGNORE
+        now.clear()
+        with autocast(s, device):
+            core(**batch)
+        words.append(batch["input_ids"][shown].cpu())
+        radii.append(torch.stack([radius[shown] for radius in now]).cpu())
+    for hook in hooks:
+        hook.remove()
+    by_depth, ids = torch.cat(radii, dim=1), torch.cat(words)  # (depths, tokens), (tokens,)
+    low, high = np.quantile(by_depth.numpy(), [0.1, 0.9], axis=1)
+    curves = {
+        "radius x": list(map(float, range(len(by_depth)))),
+        "radius": by_depth.mean(1).tolist(),
+        "radius low": low.tolist(),
+        "radius high": high.tolist(),
+    }
+    of_rows = scaled_radius(table.weight, core.manifold).cpu()
+    counts = torch.bincount(ids, minlength=len(of_rows))
+    sums = torch.zeros(len(of_rows)).index_add_(0, ids, by_depth[-1])
+    for name, group in groups.items():
+        seen = {x: of for x, of in group.items() if counts[of].sum() > 0}
+        curves |= {
+            f"{name} embedding x": list(group),
+            f"{name} embedding": [float(of_rows[of].mean()) for of in group.values()],
+            f"{name} last block x": list(seen),
+            f"{name} last block": [
+                float(sums[of].sum() / counts[of].sum()) for of in seen.values()
             ],
         }
+    return curves
 
 
 def frequency_deciles(counts: Tensor) -> dict[float, Tensor]:
@@ -136,7 +133,7 @@ def wordnet_levels(text: Text) -> dict[float, Tensor] | None:
         return None
     depth, levels = nouns.depth, dict[int, list[int]]()
     for token in range(text.vocab_size):
-        label = f"{text.tokenizer.decode([token]).strip().lower()}.n.01"
+        label = f"{str(text.tokenizer.decode([token])).strip().lower()}.n.01"
         if label in nouns:
             levels.setdefault(int(depth[nouns.index(label)]), []).append(token)
     return {
@@ -179,17 +176,17 @@ def validation_curve(result: TrialResult) -> tuple[list[float], list[float]]:
 
 def equal_time(ours: Sequence[TrialResult], twins: Sequence[TrialResult]) -> dict[str, Any]:
     """Validation losses at the time when the faster of two models is done, paired by seed."""
-    at_time: list[tuple[float, float]] = []
+    at_time = []
     for pair in zip(ours, twins, strict=True):
-        seconds = [step_seconds(result.history) for result in pair]
-        limit = min(s * r.history[-1]["step"] for s, r in zip(seconds, pair, strict=True))
-        a, b = (
-            float(np.interp(limit / s, *validation_curve(r)))
-            for s, r in zip(seconds, pair, strict=True)
+        units = [step_seconds(result.history) for result in pair]
+        limit = min(u * r.history[-1]["step"] for u, r in zip(units, pair, strict=True))
+        at_time.append(
+            [np.interp(limit / u, *validation_curve(r)) for u, r in zip(units, pair, strict=True)]
         )
-        at_time.append((a, b))
-    return {
-        "loss": interval_json(mean_interval([a for a, _ in at_time])),
-        "twin": interval_json(mean_interval([b for _, b in at_time])),
-        "difference": interval_json(mean_interval([a - b for a, b in at_time])),
+    values = np.array(at_time)
+    columns = {
+        "loss": values[:, 0],
+        "twin": values[:, 1],
+        "difference": values[:, 0] - values[:, 1],
     }
+    return {k: interval_json(mean_interval(column.tolist())) for k, column in columns.items()}

@@ -55,7 +55,6 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
         Metric("curvature", "Curvature of the stream", "κ = c·d, 1 at the start", None),
         Metric("head_curvature", "Curvature of heads", "κ, mean over layers", None),
         Metric("score_curvature", "Curvature of scores", "κ", None),
-        Metric("loss", "Loss", "of the last batch", None),
     )
 
     def __init__(self, config: HelmRunConfig) -> None:
@@ -143,9 +142,8 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
     ) -> Evaluation:
         """Losses on held-out documents, cost, curvatures, radii and samples."""
         s, device, processes = trial.settings, session.device, session.processes
-        metrics: dict[str, float] = {"loss": session.history[-1]["loss"]}
         second = s.batch * s.length / measures.step_seconds(session.history)
-        metrics["tokens_per_second"] = second
+        metrics = {"tokens_per_second": second}
         if device.type == "cuda":
             metrics["peak_memory"] = torch.cuda.max_memory_allocated(device) / 2**30
         if peak := measures.peak_of(device):
@@ -157,19 +155,17 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
             metrics[f"{part}_loss"] = loss
             metrics[f"{part}_bits"] = bits_per_byte(loss * count, rows.target_bytes())
         # Blocks may be compiled for other shapes; what follows runs in a model as it was built.
-        plain: Any = self.build(trial).to(device).eval()
+        plain: Any = self.build(trial).to(device).eval().requires_grad_(False)
         plain.load_state_dict(model.state_dict())
-        radii = measures.Radii(plain, s, rows, device)
-        curves = {**radii.depth_curves(), **radii.group_curves("decile", self._deciles)}
-        if self._levels:
-            curves |= radii.group_curves("level", self._levels)
+        groups = {"decile": self._deciles} | ({"level": self._levels} if self._levels else {})
+        curves = measures.radius_curves(plain, s, rows, device, groups)
         for name, values in curvatures(plain).items():
             curves[f"{name} curvature"] = values
             key = "curvature" if name == "stream" else f"{name}_curvature"
             metrics[key] = sum(values) / len(values)
         for branch in ("attention", "mlp"):
             weights = [getattr(m, f"{branch}_residual").weight for m in plain.model.layers]
-            curves[f"{branch} residual"] = [float(w) for w in weights]
+            curves[f"{branch} residual"] = [float(weight) for weight in weights]
         return Evaluation(metrics, curves, measures.samples(plain, self.text, s, trial.seed))
 
     def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
@@ -182,6 +178,8 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
 
     def save(self, run_result: RunResult, folder: Path) -> None:
         """Write the best model of each arm as transformers does, with its tokenizer."""
+        from transformers.utils import logging
+
         for arm_result in run_result.arm_results:
             best = min(arm_result.results, key=lambda result: result.value(self.chosen_by))
             model: Any = self.build(best.trial)
@@ -191,7 +189,9 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
             place.parent.mkdir(exist_ok=True)
             sweep(place.parent, place.name)
             with scratch_folder(place.parent, place.name) as scratch:
+                logging.disable_progress_bar()  # of a second
                 model.save_pretrained(scratch)
+                logging.enable_progress_bar()
                 self.text.tokenizer.save_pretrained(scratch)
                 shutil.rmtree(place, ignore_errors=True)
                 scratch.rename(place)

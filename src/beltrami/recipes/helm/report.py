@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ import beltrami
 from beltrami.analysis.intervals import Interval, mean_interval
 from beltrami.recipes.helm.config import HELM, NAMES, TWIN
 from beltrami.recipes.helm.measures import step_seconds, validation_curve
-from beltrami.recipes.pages import model_name, run_facts, training_figure
-from beltrami.recipes.results import ArmResult, RunResult, TrialResult
+from beltrami.recipes.pages import model_name, run_facts
+from beltrami.recipes.results import ArmResult, RunResult
 from beltrami.recipes.tables import difference_cell, show
 from beltrami.report.charts import Series, line_chart
 from beltrami.report.page import Cell, Figure, Page, Row, Section, Table
@@ -56,15 +56,6 @@ def helm_page(recipe: HelmRecipe, run_result: RunResult) -> Page:
     data, chosen = recipe.data_facts(), recipe.config.chosen
     arms = {arm_result.arm.model: arm_result for arm_result in run_result.arm_results}
     pair = [arms[HELM], arms[TWIN]]
-    radii = (
-        _curve_figure(pair, "radius", "Blocks before", "Scaled radius", "By depth"),
-        _group_figure(pair, "decile", "Tenth of the vocabulary, rarest first", "By frequency"),
-        *(
-            (_group_figure(pair, "level", "Edges below the root", "By level in WordNet"),)
-            if "level embedding" in pair[0].results[0].curves
-            else ()
-        ),
-    )
     wordnet = () if run_result.document["findings"]["wordnet"] else (NO_WORDNET,)
     sizes = "; ".join(
         f"{NAMES[name]} {body:,} of {total:,} (MLP of {recipe.mlp_width(name):,})"
@@ -78,10 +69,9 @@ def helm_page(recipe: HelmRecipe, run_result: RunResult) -> Page:
         table=arms_table(run_result),
         sections=(
             *_ablation(run_result.arm_results),
-            Section("Radius", (WHAT_A_RADIUS_IS, *wordnet), radii),
+            Section("Radius", (WHAT_A_RADIUS_IS, *wordnet), _radius_figures(pair)),
             Section("Curvature and residual weights", (), _curvature_figures(arms[HELM])),
             Section("Samples", (), (), _sample_tables(pair)),
-            Section("How it was trained", (), (training_figure(run_result, NAMES),)),
             Section("How it is measured", HOW_IT_IS_MEASURED),
         ),
         facts=(
@@ -150,10 +140,10 @@ def arms_table(run_result: RunResult) -> Table:
             c = by_key.get(key)
             values.append("–" if c is None else f"{c.value.mean:,.{c.metric.digits}f}")
         rows.append(Row(model_name(arm_result, NAMES), "", tuple(values)))
-    columns = ("Test loss", "− twin", "Bits per byte", "− twin", "Validation loss", "Parameters")
+    columns = ("Test loss", "Loss − twin", "Bits per byte", "Bits − twin", "Validation loss")
     return Table(
         "Mean ± 95% t-interval over seeds; differences are paired by seed.",
-        (*columns, "Learning rate", "Tokens/s", *(titles[key] for key in shown)),
+        (*columns, "Parameters", "Learning rate", "Tokens/s", *(titles[key] for key in shown)),
         tuple(rows),
         head="Model",
     )
@@ -183,98 +173,75 @@ def _ablation(arm_results: Sequence[ArmResult]) -> tuple[Section, ...]:
     return (Section("What each part does", (), (), (table,)),)
 
 
-def _mean_series(
-    name: str,
-    results: Sequence[TrialResult],
-    curve: Callable[[TrialResult], tuple[list[float], ...]],
-) -> Series:
-    """The mean over seeds of curves with equal x, with intervals; x is the mean, too."""
-    curves = [curve(result) for result in results]
-    x = [mean_interval(values).mean for values in zip(*(c[0] for c in curves), strict=True)]
-    bands = [mean_interval(values) for values in zip(*(c[1] for c in curves), strict=True)]
-    widths = [band.half_width or 0.0 for band in bands]
-    means = [band.mean for band in bands]
-    if len(curves) == 1:
-        return Series(name, x, means)
-    low = [m - w for m, w in zip(means, widths, strict=True)]
-    return Series(name, x, means, low, [m + w for m, w in zip(means, widths, strict=True)])
+def _lines(heading: str, series: Sequence[Series], x: str, y: str, caption: str) -> Figure:
+    svg = line_chart(series, title=heading, description=caption, x_label=x, y_label=y)
+    return Figure(heading, svg, caption)
 
 
 def _loss_figure(arm_results: Sequence[ArmResult], by_time: bool) -> Figure:
-    def curve(result: TrialResult) -> tuple[list[float], list[float]]:
-        steps, losses = validation_curve(result)
-        s = result.trial.settings
-        unit = step_seconds(result.history) if by_time else s.batch * s.length
-        return [step * unit for step in steps], losses
-
-    what = "time" if by_time else "tokens"
-    svg = line_chart(
-        [_mean_series(model_name(s, NAMES), s.results, curve) for s in arm_results],
-        title=f"Validation loss by {what}",
-        description=f"The loss on validation documents by {what} of training.",
-        x_label="Seconds" if by_time else "Tokens",
-        y_label="Nats a token",
-    )
-    caption = "Validation documents; means over seeds with 95% intervals."
-    return Figure(f"Loss by {what}", svg, caption)
-
-
-def _curve_figure(
-    arm_results: Sequence[ArmResult], key: str, x_label: str, y_label: str, heading: str
-) -> Figure:
     series = []
     for arm_result in arm_results:
-        curves = arm_result.results[0].curves
-        bounds = (curves[f"{key} low"], curves[f"{key} high"])
-        name = model_name(arm_result, NAMES)
-        series.append(Series(name, curves[f"{key} depth"], curves[key], *bounds))
-    svg = line_chart(series, title=heading, description=heading, x_label=x_label, y_label=y_label)
-    return Figure(heading, svg, "Means; bars hold 80% of the tokens.")
-
-
-def _group_figure(arm_results: Sequence[ArmResult], key: str, x_label: str, heading: str) -> Figure:
-    places = {"embedding": "embedding", "last": "last block"}
-    series = [
-        Series(
-            f"{model_name(arm_result, NAMES)}, {where}",
-            arm_result.results[0].curves[f"{key} {place} x"],
-            arm_result.results[0].curves[f"{key} {place}"],
+        settings, results = arm_result.arm.settings, arm_result.results
+        steps, _ = validation_curve(results[0])
+        unit = float(settings.batch * settings.length)
+        if by_time:
+            unit = mean_interval([step_seconds(result.history) for result in results]).mean
+        losses = zip(*(validation_curve(result)[1] for result in results), strict=True)
+        bands = [mean_interval(values) for values in losses]
+        widths = [band.half_width or 0.0 for band in bands]
+        low, high = (
+            [b.mean + sign * w for b, w in zip(bands, widths, strict=True)] for sign in (-1, 1)
         )
-        for arm_result in arm_results
-        for place, where in places.items()
+        x, means = [step * unit for step in steps], [band.mean for band in bands]
+        series.append(Series(model_name(arm_result, NAMES), x, means, low, high))
+    what = "Seconds" if by_time else "Tokens"
+    caption = "Validation documents (at most 16 batches); means over seeds with 95% intervals."
+    heading = f"Validation loss by {'time' if by_time else 'tokens'}"
+    return _lines(heading, series, f"{what} of training", "Nats a token", caption)
+
+
+def _radius_figures(pair: Sequence[ArmResult]) -> tuple[Figure, ...]:
+    curves = {model_name(arm_result, NAMES): arm_result.results[0].curves for arm_result in pair}
+    by_depth = [
+        Series(name, *(of[f"radius{end}"] for end in (" x", "", " low", " high")))
+        for name, of in curves.items()
     ]
-    svg = line_chart(
-        series, title=heading, description=heading, x_label=x_label, y_label="Scaled radius"
-    )
-    return Figure(heading, svg, "Rows of the embedding, and tokens after the last block.")
+    caption = "Means; bars hold 80% of the tokens."
+    figures = [_lines("By depth", by_depth, "Blocks before", "Scaled radius", caption)]
+    caption = "Means of rows of the embedding, and of tokens after the last block."
+    for key, heading, x in (
+        ("decile", "By frequency", "Tenth of the vocabulary, the rarest first"),
+        ("level", "By level in WordNet", "Edges below the root"),
+    ):
+        series = [
+            Series(f"{name}, {place}", of[f"{key} {place} x"], of[f"{key} {place}"])
+            for name, of in curves.items()
+            for place in ("embedding", "last block")
+            if f"{key} {place}" in of
+        ]
+        if series:
+            figures.append(_lines(heading, series, x, "Scaled radius", caption))
+    return tuple(figures)
 
 
 def _curvature_figures(helm: ArmResult) -> tuple[Figure, ...]:
     result, kinds = helm.results[0], ("stream", "head", "score")
     history = [e for e in result.history if "stream curvature" in e]
-    series = [
-        Series(kind, [e["step"] for e in history], [e[f"{kind} curvature"] for e in history])
-        for kind in kinds
-    ]
+    steps = [e["step"] for e in history]
+    over_steps = [Series(kind, steps, [e[f"{kind} curvature"] for e in history]) for kind in kinds]
+    blocks = list(map(float, range(1, len(result.curves["mlp residual"]) + 1)))
+
+    def by_block(what: str, names: Sequence[str]) -> list[Series]:
+        curves = {name: result.curves[f"{name} {what}"] for name in names}
+        return [Series(n, blocks, c) for n, c in curves.items() if len(c) == len(blocks)]
+
     figures = [
-        _lines("Curvature over training", series, "Step", "κ = c·d", "First seed; 1 at the start.")
+        ("Curvature over training", over_steps, "Step", "κ = c·d"),
+        ("Curvature by block", by_block("curvature", kinds[:2]), "Block", "κ = c·d"),
+        ("Residual weights", by_block("residual", ("attention", "mlp")), "Block", "w"),
     ]
-    layers = list(map(float, range(1, len(result.curves["mlp residual"]) + 1)))
-    by_layer = [
-        Series(kind, layers, result.curves[f"{kind} curvature"])
-        for kind in kinds
-        if len(result.curves[f"{kind} curvature"]) == len(layers) > 1
-    ]
-    if by_layer:
-        figures.append(_lines("Curvature by layer", by_layer, "Block", "κ = c·d", "First seed."))
-    weights = [Series(b, layers, result.curves[f"{b} residual"]) for b in ("attention", "mlp")]
-    caption = "First seed, after training; 1 at the start."
-    return (*figures, _lines("Residual weights", weights, "Block", "w", caption))
-
-
-def _lines(heading: str, series: Sequence[Series], x: str, y: str, caption: str) -> Figure:
-    svg = line_chart(series, title=heading, description=caption, x_label=x, y_label=y)
-    return Figure(heading, svg, caption)
+    caption = "First seed; all begin at 1."
+    return tuple(_lines(name, lines, x, y, caption) for name, lines, x, y in figures if lines)
 
 
 def _sample_tables(pair: Sequence[ArmResult]) -> tuple[Table, ...]:

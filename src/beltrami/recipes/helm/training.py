@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from beltrami.train.session import LOGGED, Session
 
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 WARM_UP, LAST_RATE = 0.05, 0.1  # shares of the steps and of the learning rate
-VALIDATIONS = 10  # while a model is trained
+VALIDATIONS, VALIDATION_BATCHES = 10, 16  # while a model is trained, and the batches of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +93,18 @@ def train_model(model: Any, text: Text, trial: Trial[HelmSettings], session: Ses
         processes.all_reduce_gradients(model.parameters())
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        values = {"loss": processes.all_reduce(loss.detach()), "seconds": session.seconds}
+        values: dict[str, Tensor | float] = {
+            "loss": processes.all_reduce(loss.detach()),
+            "seconds": session.seconds,
+        }
         if (step + 1) % every == 0 or step + 1 == steps:
             values |= {
                 f"{name} curvature": sum(k) / len(k) for name, k in curvatures(model).items()
             }
         if (step + 1) % seldom == 0 or step + 1 == steps:
-            values["validation loss"] = mean_loss(model, s, validation, processes)[0]
+            values["validation loss"], _ = mean_loss(
+                model, s, validation, processes, most=VALIDATION_BATCHES
+            )
         session.step(step + 1, **values)
 
 
@@ -126,7 +131,7 @@ def stacked(rows: PackedRows, start: int, count: int) -> dict[str, Tensor]:
 def inputs(batch: Mapping[str, Tensor], s: HelmSettings, device: torch.device) -> dict[str, Any]:
     """A batch as the model takes it; positions that restart say where documents begin."""
     names = ("input_ids", "labels", *(("position_ids",) if s.document_masks else ()))
-    moved = {name: batch[name].to(device, non_blocking=True) for name in names}
+    moved = {name: batch[name].to(device) for name in names}
     return {**moved, "use_cache": False}  # with a cache, documents in a row would not be told apart
 
 
@@ -149,12 +154,21 @@ def autocast(s: HelmSettings, device: torch.device) -> contextlib.AbstractContex
 
 @torch.no_grad()
 def mean_loss(
-    model: nn.Module, s: HelmSettings, rows: PackedRows, processes: Processes
+    model: nn.Module,
+    s: HelmSettings,
+    rows: PackedRows,
+    processes: Processes,
+    most: int | None = None,
 ) -> tuple[float, int]:
-    """The loss of held-out rows in nats a token, and how many tokens are predicted."""
+    """The loss of held-out rows in nats a token, and how many tokens are predicted.
+
+    Args:
+        model: in training mode again afterwards. s, rows, processes: of the trial.
+        most: so many batches at most.
+    """
     model.eval()
     total, count = torch.zeros((), dtype=torch.float64, device=processes.device), 0
-    for start in range(0, len(rows), s.batch):
+    for start in range(0, len(rows), s.batch)[:most]:
         batch = stacked(rows, start, s.batch)
         count += int((batch["labels"][:, 1:] != IGNORE).sum())
         total += summed_loss(model, s, batch, processes)
@@ -180,7 +194,13 @@ def curvatures(model: Any) -> dict[str, list[float]]:
         "head": model.model.head_curvature,
         "score": model.word_scores.curvature,
     }
-    return {  # κ is 1 at the start
-        name: [float(c.value) / c.init for c in (m if isinstance(m, nn.ModuleList) else [m])]
-        for name, m in modules.items()
-    }
+    return {name: [_kappa(m) for m in _each(module)] for name, module in modules.items()}
+
+
+def _each(module: Any) -> Iterable[Any]:
+    return module if isinstance(module, nn.ModuleList) else [module]
+
+
+def _kappa(curvature: Any) -> float:
+    kappa: float = curvature.value.item() / curvature.init  # 1 at the start
+    return kappa
