@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 import torch
 
+from beltrami.data import load_hierarchy
 from beltrami.data.corpus import IGNORE, bits_per_byte
+from beltrami.recipes.helm import measures
 from beltrami.recipes.helm.config import ABLATIONS, HelmRunConfig
-from beltrami.recipes.helm.measures import equal_time, frequency_deciles, step_seconds
+from beltrami.recipes.helm.measures import (
+    equal_time,
+    frequency_deciles,
+    step_seconds,
+    wordnet_levels,
+)
 from beltrami.recipes.helm.recipe import HelmRecipe
 from beltrami.recipes.helm.sizes import matched, parameter_counts
-from beltrami.recipes.helm.training import batches, mean_loss, rate_at
+from beltrami.recipes.helm.training import batches, mean_loss, rate_at, summed_loss
 from beltrami.recipes.registry import create
 from beltrami.recipes.runner import run
 from beltrami.train.processes import Processes
@@ -243,6 +250,33 @@ def test_deciles_leave_out_tokens_that_do_not_occur() -> None:
     assert counts[groups[1.0]].max() < counts[groups[10.0]].min()
 
 
+def test_nouns_have_their_level_in_wordnet(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tiny(data).text
+    assert wordnet_levels(text) is None  # not installed
+    (tmp_path / "nouns.tsv").write_text(
+        "".join(f"{c}.n.01\tentity.n.01\n" for c in "fox") + "q.n.01\tf.n.01\n"
+    )
+    nouns = load_hierarchy(tmp_path / "nouns.tsv")
+    monkeypatch.setattr(measures, "load_hierarchy", lambda name: nouns)
+    levels = wordnet_levels(text)
+    assert levels is not None
+    assert list(levels) == [1.0]  # one token is too few for a mean
+    words = {str(text.tokenizer.decode([i])).strip().lower() for i in levels[1.0].tolist()}
+    assert words == {"f", "o", "x"}
+
+
+def test_processes_share_the_loss_of_a_batch(data: str) -> None:
+    recipe = tiny(data, batch=3)
+    trial, cpu = recipe.arms()[0].trial(0, {}), torch.device("cpu")
+    model, batch = recipe.build(trial), next(batches(recipe.text, trial, 0))
+    shares = [summed_loss(model, trial.settings, batch, Processes(cpu, r, 4)) for r in range(4)]
+    torch.testing.assert_close(
+        sum(shares), summed_loss(model, trial.settings, batch, Processes(cpu))
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -276,3 +310,17 @@ def test_help() -> None:
     )  # fmt: skip
     for word in ("--preset", "--ablation", "--no-document-masks", "Example: beltrami run helm"):
         assert word in done.stdout
+
+
+def test_ablations_take_helms_rate(data: str, tmp_path: Path) -> None:
+    """One training each a seed, and the same with trials side by side."""
+    options = {**TINY, "tokens": 256, "ablation": True}
+    config = HelmRunConfig(data=data, **options, out=tmp_path / "one")
+    one = run(create(config), witness := Witness())
+    assert witness.planned == len(witness.results) == 2 * 3 + 3 * 2
+    rates = {arm.arm.model: arm.choice["learning_rate"] for arm in one.arm_results}
+    assert {rates[name] for name in ABLATIONS} == {rates["lorentz"]}
+    two = run(create(dataclasses.replace(config, jobs=2, out=tmp_path / "two")))
+    for a, b in zip(one.document["trials"], two.document["trials"], strict=True):
+        assert a["choice"] == b["choice"]
+        assert a["metrics"]["test_loss"] == pytest.approx(b["metrics"]["test_loss"], rel=1e-5)
