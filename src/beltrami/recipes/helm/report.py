@@ -77,25 +77,20 @@ def helm_page(recipe: HelmRecipe, run_result: RunResult) -> Page:
         facts=(
             (
                 "Text",
-                f"{data['name']}: "
+                f"{data['name']}, vocabulary {data['vocabulary']:,}; "
                 + ", ".join(
-                    f"{tokens[part]:,} tokens of {documents[part]:,} {part} documents"
+                    f"{part}: {tokens[part]:,} tokens of {documents[part]:,} documents"
                     for part in documents
-                )
-                + f", vocabulary {data['vocabulary']:,}",
+                ),
             ),
-            (
-                "Shape",
-                f"{chosen.layers} blocks, width {chosen.width}, {chosen.heads} heads, rows of "
-                f"{chosen.length} tokens, "
-                + ("documents apart" if recipe.config.document_masks else "one stream"),
-            ),
-            ("Without embeddings", sizes),
             (
                 "Training",
-                f"AdamW, {chosen.tokens:,} tokens, {chosen.batch} rows a step, "
-                f"{pair[0].arm.settings.precision}",
+                f"{chosen.layers} blocks, width {chosen.width}, {chosen.heads} heads; AdamW, "
+                f"{chosen.tokens:,} tokens, {chosen.batch} rows of {chosen.length} a step, "
+                + ("documents apart, " if recipe.config.document_masks else "one stream, ")
+                + str(pair[0].arm.settings.precision),
             ),
+            ("Without embeddings", sizes),
             *run_facts(run_result, NAMES),
             ("Commit", _commit()),
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from beltrami.data.corpus import IGNORE, PackedRows, pack
+from beltrami.geometry import Curvature
 from beltrami.optim import create_optimizer
 from beltrami.recipes.helm.text import Text
 from beltrami.recipes.recipe import Trial
@@ -93,15 +94,12 @@ def train_model(model: Any, text: Text, trial: Trial[HelmSettings], session: Ses
         processes.all_reduce_gradients(model.parameters())
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        values: dict[str, Tensor | float] = {
-            "loss": processes.all_reduce(loss.detach()),
-            "seconds": session.seconds,
-        }
-        if (step + 1) % every == 0 or step + 1 == steps:
-            values |= {
-                f"{name} curvature": sum(k) / len(k) for name, k in curvatures(model).items()
-            }
-        if (step + 1) % seldom == 0 or step + 1 == steps:
+        values: dict[str, Tensor | float] = {"loss": processes.all_reduce(loss.detach())}
+        values["seconds"], left = session.seconds, steps - step - 1
+        if (step + 1) % every == 0 or not left:
+            for name, kappas in curvatures(model).items():
+                values[f"{name} curvature"] = sum(kappas) / len(kappas)
+        if ((step + 1) % seldom == 0 and left > seldom // 2) or not left:
             values["validation loss"], _ = mean_loss(
                 model, s, validation, processes, most=VALIDATION_BATCHES
             )
@@ -194,13 +192,7 @@ def curvatures(model: Any) -> dict[str, list[float]]:
         "head": model.model.head_curvature,
         "score": model.word_scores.curvature,
     }
-    return {name: [_kappa(m) for m in _each(module)] for name, module in modules.items()}
-
-
-def _each(module: Any) -> Iterable[Any]:
-    return module if isinstance(module, nn.ModuleList) else [module]
-
-
-def _kappa(curvature: Any) -> float:
-    kappa: float = curvature.value.item() / curvature.init  # 1 at the start
-    return kappa
+    return {  # κ is 1 at the start
+        name: [c.value.item() / c.init for c in module.modules() if isinstance(c, Curvature)]
+        for name, module in modules.items()
+    }
