@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTHON ?= python3
 BOOTSTRAP := $(PYTHON) scripts/bootstrap.py
 
-.PHONY: help setup run tour test test-quick test-gpu test-upstream test-oldest-peft lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures gallery docs clean
+.PHONY: help setup run tour test test-quick test-gpu test-upstream test-oldest-peft test-oldest-transformers lint format bench bench-layers bench-adapters bench-optimisers bench-hierarchies bench-gromov bench-superposition bench-decoder bench-numerics figures gallery docs clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -33,6 +33,9 @@ test-upstream:   ## PEFT's own tests on HypLoRA, about 10 minutes
 
 test-oldest-peft: setup ## the tests of adapters on the oldest PEFT they support
 	$(PY) -m scripts.test_upstream --peft 0.20.0 --own
+
+test-oldest-transformers: setup ## HELM's tests on the oldest transformers they support
+	$(PY) -m scripts.test_transformers
 
 lint: setup      ## format, lint, types, architecture
 	$(PY) -m ruff format --check .

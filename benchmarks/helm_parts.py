@@ -1,20 +1,26 @@
 """Which parts of HELM earn their place: each alone, beside a plain Transformer, at several rates.
 
-Every system has the same sizes and sees the same tokens in the same order. The learning rate of
-each is the best of those tried. Results are kept, one line of JSON a training, so that a run that
-was stopped goes on where it was.
+Every system has the same sizes and sees the same tokens in the same order, sequences of one long
+text. The learning rate of each is the best of those tried. One line of JSON a training is kept, so
+that a run that was stopped goes on where it was. The tokens are made where the text is; the table
+of benchmarks/RESULTS.md is written from the kept lines.
 
-    python -m benchmarks.helm_parts --tokens taxa_8k.bin --out build/parts --device cuda
+    python -m benchmarks.helm_parts prepare --data taxa --tokens build/taxa_8k.bin
+    python -m benchmarks.helm_parts train --tokens build/taxa_8k.bin --device cuda
+    python -m benchmarks.helm_parts render
 """
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -22,8 +28,16 @@ import tyro
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.data.corpus import TokenCorpus, documents, train_tokenizer
+from beltrami.geometry import Curvature
 from beltrami.models.helm import HelmConfig, HelmForCausalLM
-from beltrami.optim import create_optimizer
+from beltrami.optim import RiemannianAdamW, param_groups
+from benchmarks import machine, markers
+from benchmarks.command import execute
+
+RESULTS = machine.ROOT / "benchmarks/results/helm_parts.jsonl"
+PAGE = machine.ROOT / "benchmarks/RESULTS.md"
+_HELD_OUT = 0.02
 
 # A curved model without any hyperbolic part: a Transformer whose embedding has variance 1.
 OFF: dict[str, Any] = {
@@ -49,8 +63,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "twin, biases": {
         **FLAT, "embedding_range": 1.0, "attention_bias": True, "mlp_bias": True,
     },
+    "twin, fast biases": {
+        **FLAT, "embedding_range": 1.0, "attention_bias": True, "mlp_bias": True,
+    },
     "twin, distance": {**FLAT, "embedding_range": 1.0, "attention_score": "distance"},
-    "constant column": {**OFF},
     "residual": {**OFF, "residual": "lorentz", "learn_residual": True},
     "residual, fixed weight": {**OFF, "residual": "lorentz"},
     "residual, sum": {**OFF, "residual": "lorentz", "learn_residual": True, "residual_scale": 2.0},
@@ -80,14 +96,31 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+# What the rate of biases is multiplied by: that of a time column's effect at |x|² = 384, which is
+# √384·(√2 − 1).
+FAST_BIASES = {"twin, fast biases": 8.1}
+
+
 @dataclass(frozen=True)
-class Options:
-    """Train systems and print the best held-out loss of each, in nats a token."""
+class Prepare:
+    """Tokenise a text with a vocabulary of its own, into one file of numbers."""
 
     tokens: Path
-    """A file of uint16 tokens, with a .json of the same name: held_out_first_token, vocab_size."""
-    out: Path
-    """The folder of results.jsonl; finished trainings in it are not done again."""
+    """The file to write; facts about it go into a .json of the same name."""
+    data: str = "taxa"
+    """The text: taxa, stdlib or a path."""
+    vocab_size: int = 8192
+    """Words of the vocabulary."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train systems at several learning rates."""
+
+    tokens: Path
+    """The file that `prepare` wrote."""
+    out: Path = RESULTS
+    """Where a line a training is added; what stands there is not done again."""
     systems: tuple[str, ...] = tuple(SYSTEMS)
     """Which systems."""
     lr: tuple[float, ...] = (2.5e-3, 4e-3, 6.5e-3)
@@ -110,15 +143,18 @@ class Options:
     """Tokens to train on."""
     compile: bool = True
     """Compile blocks and loss."""
-    part: tuple[int, int] = (0, 1)
-    """This process does every n-th system, from the i-th: i n."""
-    set: str = "{}"
-    """Fields of all configs, as JSON."""
+    commit: str = ""
+    """The commit to name, where git cannot tell."""
+
+
+@dataclass(frozen=True)
+class Render:
+    """Write the table of benchmarks/RESULTS.md."""
 
 
 @dataclass
 class Result:
-    """One training."""
+    """One training; losses in nats a token, curvatures over their start."""
 
     system: str
     lr: float
@@ -135,23 +171,24 @@ class Result:
     peak_bytes: int
     curvatures: dict[str, float]
     scales: dict[str, float]
-    finite: bool
+    commit: str
+    hardware: str
 
 
-def config_of(name: str, o: Options, vocab: int) -> HelmConfig:
+def config_of(name: str, o: Train, vocab: int) -> HelmConfig:
     """The config of a system."""
     return HelmConfig(
         vocab_size=vocab, hidden_size=o.width, intermediate_size=o.hidden,
         num_hidden_layers=o.layers, num_attention_heads=o.width // 64,
         max_position_embeddings=o.length, bos_token_id=0, eos_token_id=0,
-        **{**SYSTEMS[name], **json.loads(o.set)},
+        **SYSTEMS[name],
     )  # fmt: skip
 
 
 class Data:
     """The text on the device, in two parts."""
 
-    def __init__(self, o: Options) -> None:
+    def __init__(self, o: Train) -> None:
         facts = json.loads(o.tokens.with_suffix(".json").read_text())
         tokens = torch.from_numpy(np.fromfile(o.tokens, dtype=np.uint16).astype(np.int32))
         border = facts["held_out_first_token"]
@@ -163,7 +200,7 @@ class Data:
         self.window = torch.arange(o.length + 1, device=o.device)
         self.rows = (border - 1) // o.length
 
-    def batches(self, o: Options, seed: int, steps: int) -> Any:
+    def batches(self, o: Train, seed: int, steps: int) -> Any:
         """Sequences, each once an epoch, (batch, length + 1)."""
         order: Tensor = torch.empty(0, dtype=torch.int64)
         generator = torch.Generator().manual_seed(seed)
@@ -182,26 +219,18 @@ def rate(step: int, steps: int) -> float:
     return 0.55 + 0.45 * math.cos(math.pi * (step - warm) / max(1, steps - warm))
 
 
-def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> Any:
+def train_all(
+    name: str, o: Train, data: Data, done: set[tuple[Any, ...]], about: dict[str, Any]
+) -> Iterator[Result]:
     """All rates and seeds of a system; the compiled model is used again."""
     steps = o.train_tokens // (o.batch * o.length)
-    jobs = [(lr, s) for s in o.seeds for lr in o.lr if (name, lr, s, o.layers, o.width) not in done]
+    size = (o.layers, o.width, o.train_tokens)
+    jobs = [(lr, s) for s in o.seeds for lr in o.lr if (name, lr, s, *size) not in done]
     if not jobs:
         return
     config = config_of(name, o, data.vocab)
     torch.manual_seed(0)
     model = HelmForCausalLM(config).to(o.device)
-    if name == "constant column":
-        tau = math.sqrt(o.width) * (math.sqrt(2) - 1)
-        for layer in model.model.layers:
-            layer.self_attn.constant = layer.mlp.constant = tau
-            for part in (layer.self_attn, layer.mlp):
-                for key in ("q", "k", "v", "o", "gate", "up", "down"):
-                    if proj := getattr(part, f"{key}_proj", None):
-                        part.register_parameter(
-                            f"{key}_time",
-                            torch.nn.Parameter(torch.zeros(proj.out_features, device=o.device)),
-                        )
 
     def loss_of(h: Tensor, targets: Tensor) -> Tensor:
         scores = model.word_scores(h, model.lm_head)
@@ -220,19 +249,9 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
     for lr, seed in jobs:
         torch.manual_seed(seed)
         fresh = HelmForCausalLM(config)
-        model.load_state_dict(fresh.state_dict(), strict=False)
-        with torch.no_grad():
-            for key, p in model.named_parameters():
-                if key.endswith("_time"):
-                    p.zero_()
-        optimizer = create_optimizer(
-            model,
-            "adamw",
-            lr=lr,
-            weight_decay=0.1,
-            betas=(0.9, 0.95),
-            nonfinite="raise" if o.device == "cpu" else "skip",
-        )
+        model.load_state_dict(fresh.state_dict())
+        groups = parameter_groups(model, lr, FAST_BIASES.get(name, 1.0))
+        optimizer = RiemannianAdamW(groups, lr=lr, betas=(0.9, 0.95))
         base = [g["lr"] for g in optimizer.param_groups]
         if o.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -266,25 +285,52 @@ def train_all(name: str, o: Options, data: Data, done: set[tuple[Any, ...]]) -> 
             name, lr, seed, o.layers, o.width, o.train_tokens, held.sum().item() / count, last,
             first, model.num_parameters(), seconds, compile_seconds,
             torch.cuda.max_memory_allocated() if o.device == "cuda" else 0,
-            {n: m.value.item() / m.init for n, m in model.named_modules() if hasattr(m, "init") and hasattr(m, "reach")},
+            {
+                n: m.value.item() / m.init
+                for n, m in model.named_modules()
+                if isinstance(m, Curvature)
+            },
             {n: p.exp().mean().item() for n, p in model.named_parameters() if "log_" in n},
-            math.isfinite(last),
+            o.commit or about["commit"], about["hardware"],
         )  # fmt: skip
 
 
-def main(o: Options) -> None:
-    o.out.mkdir(parents=True, exist_ok=True)
-    file = o.out / f"results_{o.part[0]}.jsonl"
-    done = set()
-    for other in o.out.glob("*.jsonl"):
-        for line in other.read_text().splitlines():
-            r = json.loads(line)
-            done.add((r["system"], r["lr"], r["seed"], r["layers"], r["width"]))
+def parameter_groups(model: HelmForCausalLM, lr: float, bias_factor: float) -> list[dict[str, Any]]:
+    """Those of the library; biases with a rate of their own."""
+    groups = param_groups(model, weight_decay=0.1, lr=lr)
+    fast = []
+    for group in groups:
+        biases = [pair for pair in group["params"] if pair[0].endswith(".bias")]
+        if bias_factor != 1 and biases:
+            group["params"] = [pair for pair in group["params"] if not pair[0].endswith(".bias")]
+            fast.append({**group, "params": biases, "lr": bias_factor * lr})
+    return groups + fast
+
+
+def prepare(o: Prepare) -> int:
+    """Write tokens of the training part, then of the held-out part, as uint16."""
+    if not 0 < o.vocab_size < 1 << 16:
+        raise SystemExit(f"--vocab-size must be below 65536, got {o.vocab_size}")
+    corpus = TokenCorpus.build(o.data, train_tokenizer(documents(o.data), o.vocab_size))
+    parts = [np.concatenate(list(part)) for part in corpus.split(_HELD_OUT, seed=0)]
+    o.tokens.parent.mkdir(parents=True, exist_ok=True)
+    np.concatenate(parts).astype(np.uint16).tofile(o.tokens)
+    facts = {"vocab_size": o.vocab_size, "held_out_first_token": len(parts[0])}
+    o.tokens.with_suffix(".json").write_text(json.dumps(facts))
+    return 0
+
+
+def train(o: Train) -> int:
+    """Train what is not in the results yet."""
+    o.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {key_of(line) for line in read(o.out)}
     torch.set_float32_matmul_precision("high")
     data = Data(o)
-    for name in o.systems[o.part[0] :: o.part[1]]:
-        for result in train_all(name, o, data, done):
-            with file.open("a") as out:
+    hardware = torch.cuda.get_device_name() if o.device == "cuda" else machine.processor()
+    about = {"commit": machine.commit(), "hardware": f"{hardware}, torch {torch.__version__}"}
+    for name in o.systems:
+        for result in train_all(name, o, data, done, about):
+            with o.out.open("a") as out:
                 out.write(json.dumps(asdict(result)) + "\n")
             print(
                 f"{name}: lr {result.lr:g} seed {result.seed}: {result.loss:.4f} (train "
@@ -293,7 +339,71 @@ def main(o: Options) -> None:
                 flush=True,
             )
         torch.compiler.reset()
+    return 0
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line[k] for k in ("system", "lr", "seed", "layers", "width", "tokens"))
+
+
+def render() -> int:
+    """One table a size: the best rate of each system by the seed that tried several, all seeds."""
+    groups: dict[tuple[int, ...], dict[str, list[dict[str, Any]]]] = defaultdict(dict)
+    lines = read(RESULTS)
+    for line in lines:
+        size = (line["layers"], line["width"], line["tokens"])
+        groups[size].setdefault(line["system"], []).append(line)
+    text = []
+    for (layers, width, tokens), systems in sorted(groups.items()):
+        text.append(
+            f"{layers} layers, width {width}, {tokens / 1e6:.0f} M tokens:\n\n"
+            "| system | parameters | best rate | loss, by seed | mean | loss at other rates |\n"
+            "|---|---|---|---|---|---|"
+        )
+        text.extend(row(name, found) for name, found in systems.items())
+        text.append("")
+    hardware = sorted({line["hardware"] for line in lines})
+    commits = sorted({line["commit"] for line in lines})
+    text.append(
+        "Command: `python -m benchmarks.helm_parts train --device cuda`, on the tokens of "
+        f"`prepare`. {', '.join(hardware)}. Commits {', '.join(commits)}."
+    )
+    markers.replace(PAGE, "helm parts", "\n".join(text))
+    return 0
+
+
+def row(name: str, lines: list[dict[str, Any]]) -> str:
+    """A system's row."""
+    by_rate: dict[float, list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        by_rate[line["lr"]].append(line)
+    first = {lr: min(found, key=lambda r: r["seed"])["loss"] for lr, found in by_rate.items()}
+    best = min(by_rate, key=lambda lr: (-len(by_rate[lr]), first[lr]))  # what had seeds, if any had
+    losses = [r["loss"] for r in sorted(by_rate[best], key=lambda r: r["seed"])]
+    others = ", ".join(f"{first[lr]:.3f} at {lr:g}" for lr in sorted(by_rate) if lr != best)
+    shown = ", ".join(f"{x:.3f}" for x in losses)
+    millions = lines[0]["parameters"] / 1e6
+    mean = f"{statistics.mean(losses):.3f}"
+    return f"| {name} | {millions:.2f} M | {best:g} | {shown} | {mean} | {others} |"
+
+
+Command = (
+    Annotated[Prepare, tyro.conf.subcommand("prepare")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Render, tyro.conf.subcommand("render")]
+)
+
+
+def main(command: Prepare | Train | Render) -> int:
+    """Run the command."""
+    if isinstance(command, Prepare):
+        return prepare(command)
+    return train(command) if isinstance(command, Train) else render()
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options))
+    execute(main, Command, "finished trainings are kept")  # type: ignore[arg-type]

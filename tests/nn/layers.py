@@ -239,6 +239,7 @@ def tokens_and_memory(draw: Draw) -> Inputs:
 def _linear() -> Iterator[Case]:
     forms = {
         "htc": LORENTZ,
+        "hyperplane": LORENTZ,
         "hybonet": LORENTZ,
         "tangent": (*LORENTZ, *BALL),
         "mobius": (*LORENTZ, *BALL),
@@ -259,7 +260,9 @@ def _linear() -> Iterator[Case]:
                 out=(OUT,),
                 kinds=(*kinds, *FLAT),
                 rate=0.5 if timed and "time" not in options else 1.0,
-                free=kinds if form == "htc" and "time" in options else (),
+                free=kinds
+                if (form == "htc" and "time" in options) or (form == "hyperplane" and options)
+                else (),
             )
 
 

@@ -681,7 +681,7 @@ shapes = st.lists(st.integers(0, 6), max_size=5).map(tuple)
 
 @given(
     shape=shapes,
-    form=st.sampled_from(["htc", "hybonet", "tangent", "mobius", "hnnpp"]),
+    form=st.sampled_from(["htc", "hyperplane", "hybonet", "tangent", "mobius", "hnnpp"]),
     flat=st.booleans(),
 )
 @example(shape=(0, 4), form="htc", flat=False)

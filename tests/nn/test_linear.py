@@ -122,6 +122,28 @@ def test_hnnpp_keeps_few_copies_of_its_output(
     assert saved_bytes(lambda: layer(x)) < (copies + 0.2) * layer(x).nbytes
 
 
+def test_hyperplane_outputs_are_distances_through_sinh() -> None:
+    """sinh(√c·d)/√c times |u|, with the hyperplane at distance a/|u| along u."""
+    layer = randomised(bnn.Linear(5, 3, manifold=Lorentz(C), form="hyperplane"))
+    x = points(Lorentz(C), 7, 5)
+    length = layer.weight.norm(dim=-1)
+    y = torch.asinh(C**0.5 * layer(x) / length) / C**0.5
+    expected = hyperplane.hyperplane_logits(x, layer.weight, layer.bias / length, C) / length
+    torch.testing.assert_close(y, expected)
+
+
+def test_hyperplane_is_htc_with_a_tied_time_column() -> None:
+    layer = randomised(bnn.Linear(5, 3, manifold=Lorentz(C), form="hyperplane"))
+    x = points(Lorentz(C), 7, 5)
+    z = C**0.5 * layer.bias / layer.weight.norm(dim=-1)
+    htc = bnn.Linear(5, 3, manifold=Lorentz(C)).double()
+    with torch.no_grad():
+        htc.weight.copy_(torch.cosh(z)[:, None] * layer.weight)
+        htc.time_weight.copy_(-layer.weight.norm(dim=-1) * torch.sinh(z))
+        htc.bias.copy_(htc.time_weight / C**0.5)  # t = τ + 1/√c
+    torch.testing.assert_close(layer(x), htc(x))
+
+
 def test_hybonet_has_the_time_its_gate_says() -> None:
     layer = randomised(bnn.Linear(5, 3, manifold=Lorentz(C), form="hybonet"))
     x = points(Lorentz(C), 7, 5)

@@ -32,9 +32,6 @@ from torch.nn import functional as F
 # distance: rounding in float32 then never carries c across a bound.
 _MARGIN = 1e-5
 
-# raw over its bound beyond which f is the bound itself in every dtype; its fourth power is finite.
-_FARTHEST = 1e8
-
 # The part of the interval between the bounds, in log c, that counts as sitting at a bound.
 _AT_BOUND = 0.02
 
@@ -79,6 +76,7 @@ class Curvature(nn.Module):
         self.init, self.bounds = _check(init, size, bounds, learnable)
         self.size = size
         self.learnable = learnable
+        self._spelled = tuple(map(repr, (self.init, *self.reach)))
         raw = torch.zeros(size)
         if learnable:
             self.raw = nn.Parameter(raw)
@@ -168,8 +166,19 @@ class Curvature(nn.Module):
         return entry
 
     def _law(self) -> tuple[Tensor, Tensor]:
-        c, radius = curvature_law(self.raw, self.init, *self.reach)
+        c, radius = curvature_law(self.raw, *self._constants())
         return (c, radius) if self.size == 1 else (c.unsqueeze(-1), radius.unsqueeze(-1))
+
+    def _constants(self) -> tuple[float, float, float]:
+        """`init` and `reach`.
+
+        `torch.compile(dynamic=True)` takes attributes and globals that are floats for unknown
+        numbers, which it cannot give to an autograd.Function; it gets texts.
+        """
+        if not torch.compiler.is_compiling():
+            return self.init, *self.reach
+        init, up, down = self._spelled
+        return float(init), float(up), float(down)
 
     def value_at(self, raw: Tensor) -> Tensor:
         """The curvature that another `raw` stands for."""
@@ -246,7 +255,7 @@ def law_and_slope(raw: Tensor, init: float, up: float, down: float) -> tuple[Ten
 def _law_parts(raw: Tensor, up: float, down: float) -> tuple[Tensor, Tensor]:
     """r, short of where its fourth power overflows, and 1 + (r/b)⁴."""
     r = raw if raw.dtype == torch.float64 else raw.float()
-    r = F.hardtanh(r, -_FARTHEST * down, _FARTHEST * up)
+    r = F.hardtanh(r, -1e9 * down, 1e9 * up)
     return r, 1 + torch.maximum(r / up, r / -down) ** 4
 
 

@@ -7,6 +7,7 @@ from beltrami.lazy import lazy
 
 _MODELS = (
     "graph",
+    "helm",
     "hierarchy",
     "knowledge_graph",
     "level_classifier",

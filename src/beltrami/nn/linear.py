@@ -3,6 +3,7 @@ r"""Linear layers between points of one manifold.
 | form    | formula                                                       | manifolds       | from |
 |---------|---------------------------------------------------------------|-----------------|------|
 | htc     | `W·s + w_τ·τ(s) + b`                                          | Lorentz         | Hypformer (Yang et al. 2024) |
+| hyperplane | coordinates are distances to hyperplanes, through sinh      | Lorentz         | van der Klis et al. 2026 |
 | hybonet | direction of `W·s + w_τ·τ(s) + b`, time from a gate           | Lorentz         | Fully Hyperbolic Neural Networks (Chen et al. 2022) |
 | tangent | `exp0(W·log0(x) + b)`                                         | Lorentz, ball   | HGCN (Chami et al. 2019) |
 | mobius  | `exp0(b)` moved by the translation that takes 0 to `exp0(W·log0(x))` | Lorentz, ball | Hyperbolic Neural Networks (Ganea et al. 2018) |
@@ -34,18 +35,21 @@ from beltrami.geometry.chord import dot, root
 from beltrami.geometry.plane_frame import scaled_sinh
 from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.radial_gain import radial_gain
-from beltrami.kernels.layers.time_linear import time_linear
+from beltrami.kernels.layers.time_linear import hyperplane_distances, time_linear
 from beltrami.nn.borders import ball_of_scores, lift0
 from beltrami.nn.layer import Layer, check_form
 
 _FORMS: dict[type[Manifold], tuple[str, ...]] = {
-    Lorentz: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
+    Lorentz: ("htc", "hyperplane", "hybonet", "tangent", "mobius", "hnnpp"),
     PoincareBall: ("hnnpp", "mobius", "tangent"),
-    Euclidean: ("htc", "hybonet", "tangent", "mobius", "hnnpp"),
+    Euclidean: ("htc", "hyperplane", "hybonet", "tangent", "mobius", "hnnpp"),
 }
 
 # Least excess energy of hybonet's output, so that its direction is never lost at the origin.
 _HYBONET_MARGIN = 0.5
+
+# Of the form "hyperplane" at the start, the paper's.
+_OFFSET = 0.5
 
 # Entries of u below which its direction is not looked for: the gradient is 1/|u|.
 _HYBONET_SHORTEST = 1e-30
@@ -59,6 +63,9 @@ class Linear(Layer):
       starts at 0: any other start adds one common vector to all tokens. `time=False` leaves the
       time column out, which makes it `nn.Linear` on space parts. Tends to `W·s + b`, with an error
       of order √c, since τ ≈ √c|s|²/2.
+    - **hyperplane**: `y_k = |u_k|·sinh(√c·d_k)/√c`, d_k the signed distance to the hyperplane with
+      normal u_k, a row of W, at distance a_k/|u_k| from the origin, a the `bias` (½ at the start).
+      It is htc with a time column that is tied to W and b. Tends to `u_k·s − a_k`.
     - **hybonet**: `y = ρ·u/|u|` with u = W·s + w_τ·τ(s) + b and `ρ² = 2E + c·E²`, where the energy
       `E = e^λ·σ(v·s + v_τ·τ(s) + b_v) + ½` makes the time √c·E + 1/√c. Tends to √(2E)·u/|u|.
     - **tangent**, **mobius**: linear in the tangent space at the origin, done as a gain on W·x (see
@@ -124,12 +131,16 @@ class Linear(Layer):
         for p in (self.bias, self.time_weight):
             if p is not None:
                 nn.init.zeros_(p)
+        if self.form == "hyperplane" and self.bias is not None:
+            nn.init.constant_(self.bias, _OFFSET)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
         self.check_size(x, self.in_features)
         if self.form == "htc":
             return self._affine(x)
+        if self.form == "hyperplane":
+            return self._hyperplane(x)
         if self.form == "hybonet":
             return self._hybonet(x)
         if self.form == "hnnpp":
@@ -141,6 +152,14 @@ class Linear(Layer):
             return F.linear(x, self.weight, self.bias)
         radius = self.manifold.radius_like(x)
         return time_linear(x, self.weight, self.time_weight, self.bias, radius=radius)
+
+    def _hyperplane(self, x: Tensor) -> Tensor:
+        u = F.linear(x, self.weight)
+        if self.bias is None:  # hyperplanes through the origin
+            return u
+        if isinstance(self.manifold, Euclidean):
+            return u - self.bias
+        return hyperplane_distances(u, x, self.weight, self.bias, self.manifold.radius_like(x))
 
     def _hybonet(self, x: Tensor) -> Tensor:
         u, c = self._affine(x), self.manifold.c_like(x)

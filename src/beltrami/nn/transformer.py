@@ -74,8 +74,8 @@ class TransformerBlock(Layer):
         activation: of the MLP.
         dropout: on the output of each branch.
         residual: "manifold", or "euclidean" for x + w·y on space parts.
-        residual_weight: w of each residual at the start. 1 is right at any depth, as an empty branch
-            leaves the stream as it is.
+        residual_weight: w of each residual at the start. 1 is right at any depth, as an empty
+            branch leaves the stream as it is.
         learn_residual: whether w is learned.
         residual_gain: whether residuals keep a stream as it is beside an empty branch
             (`Residual(scale="keep")`); False for γ = 1 + w.

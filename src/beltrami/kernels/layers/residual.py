@@ -153,9 +153,11 @@ class _Residual(torch.autograd.Function):
         scaled = p.gain * g
         gx = torch.addcmul(scaled, by_x, p.h)
         gy = torch.addcmul(w * scaled, by_y, p.h, value=-1)
-        by_empty = None if p.kept is None else by_gain / (2 * p.kept.empty)
+        by_excess: Any = None
         if p.kept is not None:
-            gx = torch.addcmul(gx, by_empty * p.kept.part * p.kept.slope, x)
+            by_empty = by_gain / (2 * p.kept.empty)
+            by_excess = by_empty * p.kept.part
+            gx = torch.addcmul(gx, by_excess * p.kept.slope, x)
         gw = gr = None
         if ctx.needs_input_grad[2]:
             # 1 − 1/D = w·m²/total, whose w goes into the sum: there are starts with w near 0.
@@ -173,7 +175,7 @@ class _Residual(torch.autograd.Function):
             else:
                 by_radius = sum_to(by_radius * p.length, radius)
             if p.kept is not None:
-                pull = by_empty * p.kept.part * p.kept.slope * dot(x, x)
+                pull = by_excess * p.kept.slope * dot(x, x)
                 by_radius = by_radius - sum_to(pull, radius)
             gr = by_radius / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

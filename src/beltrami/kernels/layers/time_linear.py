@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from beltrami.geometry import radial
 from beltrami.geometry.checks import Scalar, check_curvature
 from beltrami.geometry.chord import dot
 from beltrami.geometry.radial_map import sum_to
@@ -71,6 +72,28 @@ def excess_time(x: Tensor, radius: Scalar) -> Tensor:
     s = upcast(x)
     q = dot(s, s)
     return q / (torch.sqrt(q + radius * radius) + radius)
+
+
+def hyperplane_distances(
+    products: Tensor, x: Tensor, weight: Tensor, offset: Tensor, radius: Scalar
+) -> Tensor:
+    r"""`|u|·sinh(√c·d)/√c` with d the signed distance of x to a hyperplane, a row u of W.
+
+        cosh(z)·(u·x) − |u|·sinh(z)·t(x),     z = √c·a/|u|
+
+    The hyperplane has normal u and lies at distance a/|u| from the origin: a linear map whose time
+    column is tied to its rows. Tends to u·x − a as c → 0. (van der Klis et al. 2026.)
+
+    Args:
+        products: u·x, (..., out), with a bias if there is one.
+        x: points, (..., in).
+        weight: rows u, (out, in), none of them 0. offset: a, (out,).
+        radius: 1/√c.
+    """
+    length = torch.linalg.vector_norm(weight, dim=-1, dtype=accumulation_dtype(weight.dtype))
+    z = offset / (radius * length)
+    far = 1 + excess_time(x, radius) / radius  # √c·t
+    return (torch.cosh(z) * products - offset * radial.sinhc(z) * far).to(products.dtype)
 
 
 def _formula(

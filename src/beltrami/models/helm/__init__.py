@@ -13,7 +13,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
-from beltrami.models.helm.config import HelmConfig
+from beltrami.models.helm.config import TENSOR_PARALLEL, HelmConfig
 from beltrami.models.helm.model import (
     HelmForCausalLM,
     HelmForQuestionAnswering,
@@ -32,6 +32,9 @@ __all__ = [
     "HelmModel",
     "HelmPreTrainedModel",
 ]
+
+if TENSOR_PARALLEL:  # its styles register themselves
+    import beltrami.models.helm.parallel  # noqa: F401
 
 AutoConfig.register("helm", HelmConfig, exist_ok=True)
 AutoModel.register(HelmConfig, HelmModel, exist_ok=True)

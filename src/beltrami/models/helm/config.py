@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from difflib import get_close_matches
+from importlib import util
 from typing import Any, ClassVar
 
+import torch
 from transformers import GenerationConfig, PreTrainedConfig
-from transformers.modeling_rope_utils import RopeParameters
+from transformers.activations import ACT2FN
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
 from beltrami.checks import check_choice, check_flag, check_integer, check_number, check_positive
 from beltrami.geometry import Curvature
@@ -25,6 +28,12 @@ NAMED_SCALES = {"sqrt(d)": 1.0, "4*sqrt(d)": 4.0}
 # Channels of a head that hold times: three numbers in half precision, and one to align.
 TIME_CHANNELS = 4
 
+# Whether transformers splits modules as `beltrami.models.helm.parallel` knows it.
+TENSOR_PARALLEL = (
+    torch.distributed.is_available()
+    and util.find_spec("transformers.distributed.parallel_utils") is not None
+)
+
 # What the fields of the geometry are where they are None: of a model with curved layers, of a flat
 # one, which then is Llama.
 _DEFAULTS: dict[str, tuple[Any, Any]] = {
@@ -39,7 +48,8 @@ _DEFAULTS: dict[str, tuple[Any, Any]] = {
 
 # Names that transformers itself gives to a config without a field of that name, in files too.
 _FOREIGN = {
-    "torch_dtype", "num_labels", "rope_scaling", "rope_theta", "partial_rotary_factor", "name_or_path",
+    "torch_dtype", "num_labels", "rope_scaling", "rope_theta", "partial_rotary_factor",
+    "name_or_path",
     "output_attentions", "attn_implementation", "experts_implementation", "per_layer_config",
     "model_type", "auto_map", "quantization_config", "tie_last_hidden_states", "loss_type",
     "classifier_dropout", "hidden_dropout", "token_classification_bias", "pretraining_tp",
@@ -81,13 +91,29 @@ class HelmConfig(PreTrainedConfig):
             for points, `initializer_range` for flat ones.
         zero_init_outputs: whether output and down projections start at 0.
         fused_loss: whether the loss is computed without keeping logits, which the output then
-            lacks: memory no longer grows with tokens times vocabulary.
+            lacks: memory no longer grows with tokens times vocabulary. A Trainer's
+            `compute_metrics` reads logits, so set it to False on the model's config for that.
         label_smoothing: of the loss.
         z_loss: weight of the mean squared log-sum-exp of the logits, added to the loss.
     """
 
     model_type = "helm"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+    base_model_tp_plan: ClassVar[dict[str, Any] | None] = (
+        {
+            "layers.*.self_attn": "helm_heads",
+            "layers.*.self_attn.q_proj": "colwise",
+            "layers.*.self_attn.k_proj": "colwise",
+            "layers.*.self_attn.v_proj": "colwise",
+            "layers.*.self_attn.o_proj": "rowwise",
+            "layers.*.mlp": "helm_gated",
+            "layers.*.mlp.gate_proj": "colwise",
+            "layers.*.mlp.up_proj": "colwise",
+            "layers.*.mlp.down_proj": "rowwise",
+        }
+        if TENSOR_PARALLEL
+        else None
+    )
 
     vocab_size: int = 32000
     hidden_size: int = 768
@@ -133,8 +159,19 @@ class HelmConfig(PreTrainedConfig):
     label_smoothing: float = 0.0
     z_loss: float = 0.0
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Nothing: else transformers would save copies of our sources beside the weights."""
+
     def __post_init__(self, **kwargs: Any) -> None:
         _check_known(kwargs, self)
+        for name in ("hidden_size", "num_hidden_layers"):
+            check_integer(name, getattr(self, name))
+        _check_rope(self.rope_parameters)
+        if not isinstance(self.curvature_range, list | tuple):
+            raise TypeError(
+                f"curvature_range must be two numbers (low, high), got {self.curvature_range!r}"
+            )
         if self.head_dim is None:
             _check_divides("num_attention_heads", self.num_attention_heads, self.hidden_size)
             self.head_dim = self.hidden_size // self.num_attention_heads
@@ -162,9 +199,12 @@ class HelmConfig(PreTrainedConfig):
             return [self.geometry] * self.num_hidden_layers
         return list(self.geometry)
 
-    def new_curvature(self, width: int, kappa: float) -> Curvature:
-        """A curvature c of a space of that many coordinates, κ/width at the start."""
-        learned = self.learn_curvature != "no"
+    def new_curvature(self, width: int, kappa: float, used: bool = True) -> Curvature:
+        """A curvature c of a space of that many coordinates, κ/width at the start.
+
+        One that nothing uses is not learned: a parameter without a gradient stops DDP.
+        """
+        learned = used and self.learn_curvature != "no"
         low, high = self.curvature_range if learned else (kappa / 2, kappa * 2)
         return Curvature.natural(width, kappa, bounds=(low, high), learnable=learned)
 
@@ -208,15 +248,24 @@ class HelmConfig(PreTrainedConfig):
         for name in ("label_smoothing", "attention_dropout"):
             check_number(name, getattr(self, name), low=0, high=1, open_high=True)
         check_number("z_loss", self.z_loss, low=0)
+        if self.pad_token_id is not None:
+            check_integer("pad_token_id", self.pad_token_id, -self.vocab_size, self.vocab_size - 1)
+        check_choice("hidden_act", self.hidden_act, ACT2FN)
+        if self.time_columns == "hyperplane" and self.zero_init_outputs:
+            raise ValueError(
+                'zero_init_outputs=True leaves time_columns="hyperplane" without hyperplanes, '
+                "whose normals are the rows of output and down projections: use one of the two"
+            )
         self._check_curvatures()
-        self._check_heads()
         self._check_scale()
+        self._check_heads()
         self._check_flat()
         self._check_tied()
 
     def _check_curvatures(self) -> None:
-        ends = self.curvature_range
-        if len(ends) != 2 or not 0 < float(ends[0]) < float(ends[1]) < math.inf:
+        ends = list(self.curvature_range)
+        numbers = all(isinstance(end, int | float) for end in ends)
+        if len(ends) != 2 or not numbers or not 0 < ends[0] < ends[1] < math.inf:
             raise ValueError(
                 f"curvature_range must be two numbers 0 < low < high, got {self.curvature_range}"
             )
@@ -255,7 +304,8 @@ class HelmConfig(PreTrainedConfig):
     @property
     def partial_rotary_factor(self) -> float:
         """The part of a head's channels that rotary positions turn."""
-        return float((self.rope_parameters or {}).get("partial_rotary_factor", 1.0))
+        factor: Any = (self.rope_parameters or {}).get("partial_rotary_factor", 1.0)
+        return float(factor)
 
     def _check_scale(self) -> None:
         scale = self.residual_scale
@@ -266,6 +316,12 @@ class HelmConfig(PreTrainedConfig):
         if scale is not None and self.residual == "boost":
             raise ValueError(
                 f'residual_scale={scale} is for sums of vectors; residual="boost" has no scale'
+            )
+
+        if self.zero_init_outputs and self.time_columns == "hyperplane":
+            raise ValueError(
+                'time_columns="hyperplane" with zero_init_outputs=True: a row that is 0 has no '
+                "hyperplane"
             )
 
     def _check_flat(self) -> None:
@@ -295,9 +351,8 @@ class HelmConfig(PreTrainedConfig):
         fitting = "distance" if self.embedding == "points" else "linear"
         if self.logits != fitting:
             raise ValueError(
-                f'tie_word_embeddings=True makes the rows of the embedding, which are "'
-                f'{self.embedding}", the weight of logits="{self.logits}": tied to them can only be '
-                f'logits="{fitting}"'
+                f'tie_word_embeddings=True scores words by the rows of embedding="{self.embedding}"'
+                f', which takes logits="{fitting}", got logits="{self.logits}"'
             )
         if self.logit_curvature is not None:
             raise ValueError(
@@ -332,6 +387,12 @@ class LayerSwitches:
         self.has_score_time = self.score == "distance"
         self.score_size = config.head_dim - TIME_CHANNELS * self.has_score_time
         self.value_size = config.head_dim - TIME_CHANNELS * (self.aggregate == "centroid")
+        # Whether the curvature of the stream, and that of the heads, change what the layer does.
+        timed = self.time_columns != "none" or self.radius_input
+        self.bends_stream = self.curved and (self.residual != "euclidean" or timed)
+        self.bends_heads = self.curved and (
+            self.score == "distance" or self.aggregate == "centroid"
+        )
 
 
 def check_geometry(geometry: str | list[str], layers: int) -> None:
@@ -346,6 +407,25 @@ def check_geometry(geometry: str | list[str], layers: int) -> None:
         )
     for i, name in enumerate(geometry):
         check_choice(f"geometry[{i}]", name, GEOMETRIES)
+
+
+def _check_rope(parameters: Any) -> None:
+    if parameters is None:
+        return
+    if not isinstance(parameters, dict):
+        raise TypeError(
+            f"rope_parameters must be a dict such as {{'rope_type': 'default', 'rope_theta': "
+            f"10000.0}}, got {parameters!r}"
+        )
+    kind = parameters.get("rope_type", "default")
+    check_choice("rope_parameters['rope_type']", kind, ("default", *ROPE_INIT_FUNCTIONS))
+    check_number(
+        "rope_parameters['partial_rotary_factor']",
+        parameters.get("partial_rotary_factor", 1.0),
+        low=0,
+        high=1,
+        open_low=True,
+    )
 
 
 def _check_divides(name: str, divisor: int, number: int) -> None:

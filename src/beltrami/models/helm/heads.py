@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from beltrami.geometry import Curvature, Lorentz, Manifold
+from beltrami.geometry import Lorentz, Manifold
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.chunked_cross_entropy import chunked_cross_entropy
 from beltrami.kernels.layers.word_scores import (
     ScoreTerms,
@@ -21,11 +22,14 @@ from beltrami.kernels.layers.word_scores import (
     word_scores,
 )
 from beltrami.models.helm.config import HelmConfig
+from beltrami.models.helm.wrapped import is_plain, is_whole, matrix_of, must_be_called
 
 IGNORED = -100
 
-# Temperature of "distance" over √d at the start: scores then vary by 0.5 between words.
-_TEMPERATURE = 5.0
+# Standard deviation of squared distances between a normalised point and the words' over √d. The
+# temperature of "distance" starts where scores vary between words as those of "linear" do, by
+# √d·initializer_range.
+_VARIATION = 2.4
 
 
 class WordScores(nn.Module):
@@ -42,7 +46,7 @@ class WordScores(nn.Module):
         self.kind = config.logits
         self.fused = config.fused_loss
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
-        self.start = math.log(_TEMPERATURE * math.sqrt(config.hidden_size))
+        self.start = math.log(_VARIATION / config.initializer_range)
         self.manifold = manifold
         words = config.vocab_size
         if self.kind != "linear" and not config.tie_word_embeddings:
@@ -54,6 +58,11 @@ class WordScores(nn.Module):
         self.offset = nn.Parameter(torch.empty(words)) if self.kind == "mlr" else None
         self.log_temperature = nn.Parameter(torch.empty(1)) if self.kind == "distance" else None
         self.log_scales = {"log_temperature"} if self.kind == "distance" else set()
+
+    @property
+    def is_product(self) -> bool:
+        """Whether scores are `lm_head(x)` and nothing else."""
+        return self.kind == "linear" and self.time is None
 
     def reset_parameters(self) -> None:
         """Times and offsets 0."""
@@ -76,12 +85,13 @@ class WordScores(nn.Module):
 
     def forward(self, x: Tensor, lm_head: nn.Module) -> Tensor:
         """Scores of points (..., d), (..., V)."""
-        if self.kind == "linear" and self.time is None:
+        if self.is_product:
             scores: Tensor = lm_head(x)
             return scores
-        plain = self.kind != "linear" and _is_plain(lm_head)
-        p = word_products(x, lm_head.weight) if plain else lm_head(x)  # type: ignore[arg-type]
-        return word_scores(p, self._terms(x, lm_head))
+        weight = self._weight(lm_head)
+        called = weight is None or must_be_called(lm_head)
+        p = lm_head(x) if called else word_products(x, cast(Tensor, weight))
+        return word_scores(p, self._terms(x, weight))
 
     def loss(
         self,
@@ -111,19 +121,22 @@ class WordScores(nn.Module):
         options: dict[str, Any] = {
             "ignore_index": ignore_index, "label_smoothing": self.label_smoothing,
         }  # fmt: skip
-        if scores is None and _is_plain(lm_head):
-            weight: Any = lm_head.weight
+        weight = self._weight(lm_head)
+        if weight is None and is_plain(lm_head):
+            weight = cast(Tensor, lm_head.weight)
+        chunked = is_whole(weight) and not must_be_called(lm_head)
+        if scores is None and weight is not None and chunked:
             return chunked_cross_entropy(
                 x,
                 weight,
                 targets,
-                self._terms(x, lm_head),
+                self._terms(x, weight),
                 num_items_in_batch=num_items_in_batch,
                 z_loss=self.z_loss,
                 **options,
             )
         scores = self(x, lm_head) if scores is None else scores
-        flat, words = scores.flatten(0, -2).float(), targets.flatten()
+        flat, words = upcast(scores.flatten(0, -2)), targets.flatten()
         total = F.cross_entropy(flat, words, reduction="sum", **options)
         counted = words != ignore_index
         if self.z_loss:
@@ -131,20 +144,24 @@ class WordScores(nn.Module):
             total = total + self.z_loss * (log_sums.square() * counted).sum()
         return total / (counted.sum() if num_items_in_batch is None else num_items_in_batch)
 
-    def _terms(self, x: Tensor, lm_head: nn.Module) -> ScoreTerms:
-        if self.kind == "linear" and self.time is None:
+    def radius(self, x: Tensor) -> Any:
+        """R = 1/√c of the scores."""
+        return self.manifold.radius_like(x)
+
+    def _weight(self, lm_head: nn.Module) -> Tensor | None:
+        """The words' normals or points; None where scores need nothing but `lm_head(x)`."""
+        if self.kind == "linear":
+            return None
+        return matrix_of(lm_head, f'logits="{self.kind}"')
+
+    def _terms(self, x: Tensor, weight: Tensor | None) -> ScoreTerms:
+        if self.is_product:
             return ScoreTerms("linear")
-        radius, weight = self.manifold.radius_like(x), lm_head.weight
-        assert isinstance(weight, Tensor)
+        radius = self.radius(x)
         if self.time is not None:
             return linear_terms(x, self.time, radius)
+        assert weight is not None
         if self.offset is not None:
             return hyperplane_terms(x, weight, self.offset, radius)
         assert self.log_temperature is not None
         return distance_terms(x, weight, self.log_temperature.exp(), radius)
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """Whether a layer is its matrix: no adapter, quantisation, hook or sharding in the way."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
-    return type(module) is nn.Linear and not hooks and type(module.weight) is nn.Parameter

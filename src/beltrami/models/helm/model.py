@@ -12,16 +12,19 @@ time. Modules have Llama's names and types; what is hyperbolic lies beside them.
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any, ClassVar
+import re
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import (
     GenericForQuestionAnswering,
@@ -31,22 +34,26 @@ from transformers.modeling_layers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.modeling_rope_utils import dynamic_rope_update
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
     eager_attention_forward,
 )
-from transformers.utils import can_return_tuple
-from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz, radial
-from beltrami.geometry.chord import dot, root
+from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
+from beltrami.kernels.launch.dtypes import upcast
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
-from beltrami.kernels.layers.time_linear import excess_time
-from beltrami.models.helm.config import TIME_CHANNELS, HelmConfig, LayerSwitches
+from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
+from beltrami.models.helm.config import TENSOR_PARALLEL, HelmConfig, LayerSwitches
+from beltrami.models.helm.convert import check_loaded, copy_weights, curved_config
 from beltrami.models.helm.heads import WordScores
+from beltrami.models.helm.inputs import check_inputs, fit_mask
+from beltrami.models.helm.saving import AUTO_MAP, write_companions
+from beltrami.models.helm.trl import is_fused_forward, with_word_scores
+from beltrami.models.helm.wrapped import matrix_of
 from beltrami.nn import Residual
 from beltrami.nn.positions import rotate
 
@@ -59,7 +66,8 @@ class HelmRotaryEmbedding(LlamaRotaryEmbedding):
     """
 
     def __init__(self, config: HelmConfig, size: int) -> None:
-        sized = HelmConfig.from_dict({**config.to_dict(), "head_dim": size})
+        sized = copy.copy(config)  # unchecked: a config with heads this small may be refused
+        sized.head_dim = size
         super().__init__(sized)  # type: ignore[arg-type]
 
     @staticmethod
@@ -108,23 +116,23 @@ class TimedProjections(nn.Module):
             offset = getattr(self, f"{name}_offset", None)
             if time is not None:
                 if tau is None:
-                    tau = excess_time(x, self._radius(x))
+                    tau = self.excess_time(x, name)
                 y = (y + tau * time).to(y.dtype)
             elif offset is not None:
-                y = self._distances(x, y, getattr(self, f"{name}_proj").weight, offset)
+                asked_by = 'time_columns="hyperplane"'
+                weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
+                y = hyperplane_distances(y, x, weight, offset, self.radius(x))
             results.append(y)
         return results
 
-    def _radius(self, x: Tensor) -> Tensor:
+    def excess_time(self, x: Tensor, name: str) -> Tensor:
+        """τ of the input of a projection, (..., 1)."""
+        return excess_time(x, self.radius(x))
+
+    def radius(self, x: Tensor) -> Tensor:
+        """R = 1/√c of the input, (1,)."""
         radius = self.manifold.radius_like(x)
         return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
-
-    def _distances(self, x: Tensor, y: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
-        radius = self._radius(x)
-        length = root(dot(weight.float(), weight.float())).squeeze(-1)
-        z = offset / (radius * length)
-        push = offset * radial.sinhc(z)  # |u|·sinh(z)·R
-        return (torch.cosh(z) * y - push * (1 + excess_time(x, radius) / radius)).to(y.dtype)
 
 
 class HelmAttention(TimedProjections):
@@ -143,18 +151,19 @@ class HelmAttention(TimedProjections):
         self.manifold, self.head_manifold = manifold, head_manifold
         self.aggregate = switches.aggregate
         self.score_size, self.value_size = switches.score_size, switches.value_size
-        assert config.head_dim is not None and config.num_key_value_heads is not None
+        assert config.head_dim is not None
+        assert config.num_key_value_heads is not None
         self.head_dim = config.head_dim
         size, bias = config.hidden_size, config.attention_bias
         heads, groups = config.num_attention_heads, config.num_key_value_heads
-        self.num_key_value_groups = heads // groups
+        self.num_key_value_groups, self.num_key_value_heads = heads // groups, groups
         self.attention_dropout = config.attention_dropout
         self.is_causal = True
         self.q_proj = nn.Linear(size, heads * self.score_size, bias=bias)
         self.k_proj = nn.Linear(size, groups * self.score_size, bias=bias)
         self.v_proj = nn.Linear(size, groups * self.value_size, bias=bias)
         self.o_proj = nn.Linear(heads * self.value_size, size, bias=bias)
-        self.o_proj.starts_at_zero = config.zero_init_outputs
+        _start(self.o_proj, config)
         self.add_times(switches, ("q", "k", "v"), "o")
         if config.qk_norm:
             self.q_norm = nn.RMSNorm(self.score_size, eps=config.rms_norm_eps)
@@ -178,10 +187,10 @@ class HelmAttention(TimedProjections):
         k = k.view(batch, length, -1, self.score_size)
         v = v.view(batch, length, -1, self.value_size)
         if self.config.qk_norm:
-            q, k = self.q_norm(q), self.k_norm(k)
+            q, k = _normed(q, self.q_norm), _normed(k, self.k_norm)
         q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
         flat = isinstance(self.head_manifold, Euclidean)
-        radius: Any = None if flat else self.head_manifold.radius_like(v)
+        radius: Any = None if flat else self.head_radius(v)
         if self.log_scale is not None:
             # 2/σ; the rest of −|q − k|²_L/σ is constant along a row, which the softmax drops.
             scale = torch.exp(math.log(2 * score_factor) - self.log_scale).unsqueeze(-1)
@@ -208,6 +217,16 @@ class HelmAttention(TimedProjections):
             out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
         return self.project(out.reshape(batch, length, -1), "o")[0], weights
 
+    def head_radius(self, x: Tensor) -> Any:
+        """R = 1/√c of heads."""
+        return self.head_manifold.radius_like(x)
+
+
+def _normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """norm(x) in the dtype of x, which autocast may have rounded: in that of the gains."""
+    y: Tensor = norm(x.to(norm.weight.dtype))
+    return y.to(x.dtype)
+
 
 class HelmMLP(TimedProjections):
     """The gated MLP, W_d·h + w_τ·τ(h) with h = act(W_g·x)·(W_u·x)."""
@@ -219,7 +238,7 @@ class HelmMLP(TimedProjections):
         self.gate_proj = nn.Linear(size, hidden, bias=bias)
         self.up_proj = nn.Linear(size, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, size, bias=bias)
-        self.down_proj.starts_at_zero = config.zero_init_outputs
+        _start(self.down_proj, config)
         self.add_times(config.for_layer(layer_idx), ("gate", "up"), "down")
         self.act_fn = ACT2FN[config.hidden_act]
 
@@ -261,15 +280,27 @@ class HelmDecoderLayer(GradientCheckpointingLayer):
         out: Tensor = self.mlp_residual(x, y)
         return out
 
+    def enter(self, x: Tensor, previous: Manifold | None) -> Tensor:
+        """Points of the layer before as points of this one's curvature, x·R'/R."""
+        if previous in (None, self.manifold, Euclidean()) or isinstance(self.manifold, Euclidean):
+            return x
+        assert previous is not None
+        return (x * (self.manifold.radius_like(x) / previous.radius_like(x))).to(x.dtype)
+
     def _norm(self, x: Tensor, norm: nn.Module, direction: Tensor | None) -> Tensor:
         h: Tensor = norm(x)
         if direction is None:
             return h
         c = self.manifold.c_like(x)
         assert isinstance(c, Tensor)
-        radius = c.sqrt() * lorentz.dist0(x.float(), c, keepdim=True)
+        radius = c.sqrt() * lorentz.dist0(upcast(x), c, keepdim=True)
         excess = radius - torch.asinh((c * x.shape[-1]).sqrt())
         return h + (excess * direction).to(h.dtype)
+
+
+def _start(projection: nn.Linear, config: HelmConfig) -> None:
+    """Tell `_init_weights` how an output projection starts; it sees modules without their names."""
+    vars(projection)["starts_at_zero"] = config.zero_init_outputs
 
 
 def _residual(switches: LayerSwitches, manifold: Manifold) -> Residual:
@@ -289,9 +320,9 @@ class HelmPreTrainedModel(PreTrainedModel):
     config_class = HelmConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules: ClassVar[list[str]] = ["HelmDecoderLayer"]
-    _skip_keys_device_placement: ClassVar[list[str]] = ["past_key_values"]
-    _keep_in_fp32_modules_strict: ClassVar[list[str]] = [
+    _no_split_modules = ["HelmDecoderLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _keep_in_fp32_modules_strict = [
         "raw",
         "log_scale",
         "log_weight",
@@ -302,10 +333,31 @@ class HelmPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _can_compile_fullgraph = True
     _supports_attention_backend = True
-    _can_record_outputs: ClassVar[dict[str, Any]] = {
+    _can_record_outputs = {
         "hidden_states": HelmDecoderLayer,
         "attentions": HelmAttention,
     }
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Nothing: else transformers would save copies of our sources beside the weights."""
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """As in transformers; a checkpoint of another geometry is a `ValueError`."""
+        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, info = loaded
+        check_loaded(model, info)
+        return (model, info) if output_loading_info else model
+
+    def save_pretrained(  # type: ignore[override]  # passes on whatever a version has
+        self, save_directory: str | Path, is_main_process: bool = True, **kwargs: Any
+    ) -> None:
+        """As in transformers, with a stub for `trust_remote_code=True` and a model card."""
+        self.config.auto_map = AUTO_MAP
+        super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
+        if is_main_process:
+            write_companions(Path(save_directory), self.config, self.num_parameters())
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -321,10 +373,10 @@ class HelmPreTrainedModel(PreTrainedModel):
         if isinstance(module, Curvature | Residual | WordScores):
             module.reset_parameters()
         for name, parameter in module.named_parameters(recurse=False):
-            if name.endswith(("_time", "_radius")):
+            # Offsets of ½, as van der Klis et al. have them, would add the same vector to all
+            # tokens, a hundred times as long as the branches of a new Transformer.
+            if name.endswith(("_time", "_radius", "_offset")):
                 init.zeros_(parameter)
-            elif name.endswith("_offset"):
-                init.constant_(parameter, _OFFSET)
             elif name == "log_scale":
                 assert isinstance(module, HelmAttention)
                 # 2/σ is then the scale of dot products.
@@ -343,7 +395,7 @@ class HelmPreTrainedModel(PreTrainedModel):
             size = math.sqrt(c * self.config.hidden_size) * std
             weight.copy_(lorentz.exp0(math.asinh(size) / size * weight, c))
         if getattr(module, "padding_idx", None) is not None:
-            weight[module.padding_idx].zero_()
+            weight[cast(int, module.padding_idx)].zero_()
 
     def _init_added_embeddings_weights_with_mean(
         self, old_embeddings: Any, new_embeddings: Any, old_num_tokens: int, added_num_tokens: int
@@ -355,16 +407,14 @@ class HelmPreTrainedModel(PreTrainedModel):
                 old_embeddings, new_embeddings, old_num_tokens, added_num_tokens
             )
             return
-        manifold = next(m.manifold for m in self.modules() if isinstance(m, HelmModel))
-        centroid = manifold.centroid(old_embeddings.weight.data.float())
+        kind = WordScores if is_head else HelmModel
+        manifold = next(m.manifold for m in self.modules() if isinstance(m, kind))
+        centroid = manifold.centroid(upcast(old_embeddings.weight.data))
         new_embeddings.weight.data[-added_num_tokens:] = centroid.to(new_embeddings.weight.dtype)
 
 
 # Arguments of a forward pass that are the loss's.
 _LOSS_OPTIONS = ("shift_labels", "num_items_in_batch", "ignore_index")
-
-# Of hyperplanes from the origin at the start, van der Klis et al.'s.
-_OFFSET = 0.5
 
 
 class HelmModel(HelmPreTrainedModel):
@@ -380,30 +430,36 @@ class HelmModel(HelmPreTrainedModel):
         self.vocab_size = config.vocab_size
         size = config.hidden_size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, config.pad_token_id)
-        streams = self._add_curvatures("curvature", size, config.curvature)
-        assert config.head_dim is not None
-        head_size = config.head_dim - TIME_CHANNELS
-        heads = self._add_curvatures("head_curvature", head_size, config.head_curvature)
+        switches = [config.for_layer(i) for i in range(config.num_hidden_layers)]
+        bent = [layer.bends_stream for layer in switches]
+        if config.tie_word_embeddings and config.logits == "distance":
+            bent[max(i for i, layer in enumerate(switches) if layer.curved)] = True
+        streams = self._add_curvatures("curvature", size, config.curvature, bent)
+        head_size = min(min(layer.score_size, layer.value_size) for layer in switches)
+        bent = [layer.bends_heads for layer in switches]
+        heads = self._add_curvatures("head_curvature", head_size, config.head_curvature, bent)
         # Of the stream before the first layer, and of the scores after the last.
-        curved = [m for m in streams if isinstance(m, Lorentz)] or [Euclidean()]
+        curved = [m for m in streams if isinstance(m, Lorentz)] or streams
         self.manifold, self.last_manifold = curved[0], curved[-1]
-        self.layers = nn.ModuleList(
+        layers = [
             HelmDecoderLayer(config, i, streams[i], heads[i])
             for i in range(config.num_hidden_layers)
-        )
+        ]
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.RMSNorm(size, eps=config.rms_norm_eps)
-        sizes = sorted({layer.self_attn.score_size for layer in self.layers})
+        sizes = sorted({layer.self_attn.score_size for layer in layers})
         self.rotary_emb = nn.ModuleDict({str(n): HelmRotaryEmbedding(config, n) for n in sizes})
         self.gradient_checkpointing = False
         self.post_init()
 
-    def _add_curvatures(self, name: str, width: int, kappa: float) -> list[Manifold]:
+    def _add_curvatures(
+        self, name: str, width: int, kappa: float, used: list[bool]
+    ) -> list[Manifold]:
         """Register the curvature, or one a layer, under that name; the manifold of each layer."""
         config = self.config
         each = config.learn_curvature == "layer"
         curvatures = [
-            config.new_curvature(width, kappa)
-            for _ in range(config.num_hidden_layers if each else 1)
+            config.new_curvature(width, kappa, u) for u in (used if each else [any(used)])
         ]
         if not config.is_flat:
             setattr(self, name, nn.ModuleList(curvatures) if each else curvatures[0])
@@ -436,8 +492,17 @@ class HelmModel(HelmPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
         """As Llama's; `inputs_embeds` are points."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if not torch.compiler.is_compiling():
+            heads = cast(HelmDecoderLayer, self.layers[0]).self_attn.num_key_value_heads
+            check_inputs(
+                self.config,
+                input_ids,
+                inputs_embeds,
+                attention_mask,
+                position_ids,
+                past_key_values,
+                heads,
+            )
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
@@ -451,10 +516,12 @@ class HelmModel(HelmPreTrainedModel):
             past_key_values=past_key_values,
             position_ids=position_ids,
         )
+        mask = fit_mask(mask, x.dtype, self.config._attn_implementation)
         tables = {size: table(x, position_ids) for size, table in self.rotary_emb.items()}
-        for i, layer in enumerate(self.layers):
-            if i and self.config.learn_curvature == "layer":
-                x = _change_curvature(x, self.layers[i - 1].manifold, layer.manifold)
+        previous = None
+        for layer in self.layers:
+            assert isinstance(layer, HelmDecoderLayer)
+            x = layer.enter(x, previous)
             size = str(layer.self_attn.score_size)
             x = layer(
                 x,
@@ -462,34 +529,33 @@ class HelmModel(HelmPreTrainedModel):
                 position_embeddings=tables[size],
                 position_ids=position_ids,
                 past_key_values=past_key_values,
-                score_factor=self.rotary_emb[size].attention_scaling ** 2,
+                score_factor=cast(float, self.rotary_emb[size].attention_scaling) ** 2,
                 use_cache=use_cache,
                 **kwargs,
             )
+            previous = layer.manifold
         return BaseModelOutputWithPast(
             last_hidden_state=self.norm(x), past_key_values=past_key_values
         )
 
 
+# What a table is called in an `nn.Embedding` or `nn.Linear`, in the copies of `modules_to_save` and
+# under an adapter; the matrices of adapters are no points.
+_IS_TABLE = re.compile(r"((base_layer|original_module|modules_to_save\.\w+)\.)*weight")
+
+
 def _points(name: str, module: nn.Module, manifold: Manifold) -> dict[str, Manifold]:
-    """The matrices with one point a word in an embedding or head, also in a wrapped one."""
-    names = [
-        n for n, p in module.named_parameters() if n.split(".")[-1] == "weight" and p.ndim == 2
-    ]
-    return {f"{name}.{n}": manifold for n in names if "lora" not in n}
-
-
-def _change_curvature(x: Tensor, old: Manifold, new: Manifold) -> Tensor:
-    """The same point in units of the new radius of curvature, x·R'/R."""
-    if isinstance(old, Euclidean) or isinstance(new, Euclidean):
-        return x
-    return (x * (new.radius_like(x) / old.radius_like(x))).to(x.dtype)
+    """The matrices with one point a word in an embedding or head, also in one that PEFT wraps."""
+    names = [n for n, _ in module.named_parameters() if _IS_TABLE.fullmatch(n)]
+    return {f"{name}.{n}": manifold for n in names}
 
 
 class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
     """The decoder with scores of words; see `WordScores` for their kinds."""
 
-    _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    _tp_plan = {"lm_head": "colwise_gather_output"} if TENSOR_PARALLEL else None
+    # No `_fsdp_plan`: `lm_head` belongs to the root, which gathers it for losses without logits.
 
     def __init__(self, config: HelmConfig) -> None:
         super().__init__(config)
@@ -498,6 +564,42 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.word_scores = WordScores(config, self.model.last_manifold)
         self.post_init()
+        if TENSOR_PARALLEL and not self.word_scores.is_product:
+            scores = {"lm_head": "helm_word_matrix", "word_scores": "helm_words"}
+            self._tp_plan = {**self.tp_plan, **scores}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in `nn.Module`; but a forward method that would take scores for linear is mended."""
+        if name == "forward" and is_fused_forward(value) and not self.word_scores.is_product:
+            value = with_word_scores(self, value)
+        super().__setattr__(name, value)
+
+    @classmethod
+    def from_flat(
+        cls, model: PreTrainedModel, curvature: float = 1.0, **switches: Any
+    ) -> HelmForCausalLM:
+        """A curved model that starts from the weights of a Llama, such as SmolLM2.
+
+        Scores of attention are dot products, heads are means, embedding and scores of words are
+        flat unless told otherwise; time columns start at 0. So as κ → 0 it gives the flat model's
+        logits.
+
+        Args:
+            model: a causal language model with Llama's modules.
+            curvature: κ of stream and heads at the start.
+            switches: further fields of `HelmConfig`. Distances and centroids in attention have
+                heads with four more channels: give `head_dim`.
+        """
+        config = curved_config(model.config, curvature, switches)
+        curved = cls(config)
+        copy_weights(model, curved)
+        if model.generation_config is not None:
+            curved.generation_config = copy.deepcopy(model.generation_config)
+        curved.to(model.device)  # type: ignore[arg-type]
+        for name, p in curved.named_parameters():
+            if not any(part in name for part in cls._keep_in_fp32_modules_strict):
+                p.data = p.data.to(model.dtype)
+        return curved
 
     @property
     def manifold_of(self) -> dict[str, Manifold]:
@@ -552,8 +654,8 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             given = {k: kwargs[k] for k in _LOSS_OPTIONS if kwargs.get(k) is not None}
             loss = self.word_scores.loss(h, self.lm_head, labels, logits, **given)
         return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
+            loss=cast(torch.FloatTensor | None, loss),
+            logits=cast(torch.FloatTensor | None, logits),
             past_key_values=outputs.past_key_values,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
