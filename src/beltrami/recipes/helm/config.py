@@ -46,7 +46,7 @@ class PresetOptions:
 PRESETS = {
     "quick": PresetOptions(),
     "gpu": PresetOptions(
-        16_384, 8, 512, 8, 1376, 1024, 32, 100_000_000, 500_000, (2.5e-3, 4e-3, 6.5e-3), True
+        16_384, 8, 512, 8, 1408, 1024, 32, 100_000_000, 500_000, (2.5e-3, 4e-3, 6.5e-3), True
     ),
 }
 
@@ -100,7 +100,7 @@ class HelmRunConfig(RunConfig):
 
     mlp: int | None = option(None, low=16)
     """Width of the twin's MLP; HELM's is chosen to give it as many parameters. quick: 512, gpu:
-    1376."""
+    1408."""
 
     length: int | None = option(None, low=2)
     """Tokens of a row. quick: 128, gpu: 1,024."""

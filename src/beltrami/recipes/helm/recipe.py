@@ -83,7 +83,7 @@ class HelmRecipe(Recipe[HelmRunConfig, HelmSettings]):
 
     @cached_property
     def parameters(self) -> dict[str, tuple[int, int]]:
-        """Parameters of each arm, in all and without tables of the vocabulary's size."""
+        """Parameters of each arm, in all and of its blocks."""
         return {name: parameter_counts(fields) for name, fields in self._fields.items()}
 
     def mlp_width(self, name: str) -> int:

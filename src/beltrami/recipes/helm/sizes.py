@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from beltrami.recipes.helm.config import ABLATIONS, HELM, TWIN, HelmRunConfig
 from beltrami.recipes.helm.text import Text
 
 TOLERANCE = 0.01  # of the number of parameters
 STEP = 16  # MLP widths are multiples of it, as tensor cores like them
-# Beside a table of the vocabulary's size, what the scores of words have.
-TABLES = ("model.embed_tokens.", "lm_head.", "word_scores.")
 
 
 def model_fields(config: HelmRunConfig, text: Text) -> dict[str, dict[str, Any]]:
@@ -66,11 +62,9 @@ def matched(fields: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any
 
 
 def parameter_counts(fields: Mapping[str, Any]) -> tuple[int, int]:
-    """Numbers that a model learns: all, and those outside of tables of the vocabulary's size."""
-    from beltrami.models.helm import HelmConfig, HelmForCausalLM
+    """Numbers that a model learns: all, and those of its blocks."""
+    from beltrami.models.helm import HelmConfig
+    from beltrami.models.helm.sizes import footprint
 
-    with torch.device("meta"):
-        model = HelmForCausalLM(HelmConfig(**fields))
-    sizes = {name: p.numel() for name, p in model.named_parameters()}
-    body = sum(n for name, n in sizes.items() if not name.startswith(TABLES))
-    return sum(sizes.values()), body
+    size = footprint(HelmConfig(**fields))
+    return size.parameters, size.parameters - size.embedding_parameters
