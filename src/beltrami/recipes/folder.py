@@ -7,6 +7,7 @@
     trials/NAME/embedding.json, embeddings.npz, embeddings.csv   of the best trial of each arm, in
                                    recipes with points (`embeddings.files`)
     trials/NAME/checkpoint.safetensors   a trial that is not finished yet
+    models/MODEL/                  the best trial of a language model, for transformers
     logs/NAME/                     TensorBoard
     .lock                          held by the process that works here; empty, may stay
 
@@ -56,7 +57,7 @@ from beltrami.train.session import LOG_FILES
 OLD_TOUR = "beltrami.tour/1"
 SCHEMA = "beltrami.run/1"
 CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
-EXPLORER = "explorer.html"
+EXPLORER, MODELS = "explorer.html", "models"
 RESULT, MODEL, CHECKPOINT = "result.json", "model.safetensors", "checkpoint.safetensors"
 
 
@@ -109,7 +110,8 @@ class RunFolder(OutputFolder):
         for trial in self.path.glob("trials/*/"):
             _delete(trial / name for name in (RESULT, MODEL, CHECKPOINT, *embedding_files.FILES))
         _delete(self.path.glob(f"logs/*/{LOG_FILES}"))
-        for kind in ("trials", "logs"):
+        _delete(file for name in (MODEL, "*.json") for file in self.path.glob(f"{MODELS}/*/{name}"))
+        for kind in ("trials", "logs", MODELS):
             for folder in (*self.path.glob(f"{kind}/*/"), self.path / kind):
                 with contextlib.suppress(OSError):  # holds a file that is not ours, or is not there
                     folder.rmdir()

@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -62,6 +63,8 @@ class Arm(Generic[Settings]):
         twin: the model of the same group that is its control; None for a control itself.
         choices: alternatives, such as learning rates, each other values of some settings. All are
             trained on the first seed, and the best one by the recipe's `chosen_by` runs the others.
+        choice_of: an earlier model of the same group, such as the one that this is an ablation of:
+            its choice is taken, and no other one is tried.
     """
 
     model: str
@@ -69,6 +72,7 @@ class Arm(Generic[Settings]):
     settings: Settings
     twin: str | None = None
     choices: Sequence[Mapping[str, Any]] = ({},)
+    choice_of: str | None = None
 
     def trial(
         self, seed: int, choice: Mapping[str, Any], experiment: Mapping[str, Any] | None = None
@@ -171,7 +175,8 @@ class Recipe(ABC, Generic[Config, Settings]):
     @property
     def trials(self) -> int:
         """How many there will be: all choices of a first seed, then one of the others each."""
-        return sum(len(c.choices) + self.config.seeds - 1 for c in self.arms())
+        others = self.config.seeds - 1
+        return sum((1 if c.choice_of else len(c.choices)) + others for c in self.arms())
 
     def prepare(self, listener: ProgressListener, device: torch.device) -> None:
         """Do what takes long and all trials share, before the first of them.
@@ -198,6 +203,9 @@ class Recipe(ABC, Generic[Config, Settings]):
     def findings(self, arm_results: Sequence[ArmResult]) -> dict[str, Any]:
         """What all trials together say, for metrics.json; JSON-able, none by default."""
         return {}
+
+    def save(self, run_result: RunResult, folder: Path) -> None:
+        """Write what the run's folder shall hold beside its metrics; nothing by default."""
 
     @abstractmethod
     def page(self, run_result: RunResult) -> Page:

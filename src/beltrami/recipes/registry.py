@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from beltrami.recipes.cones.config import ConesConfig
 from beltrami.recipes.config import RunConfig
 from beltrami.recipes.graph.config import GraphRunConfig
+from beltrami.recipes.helm.config import HelmRunConfig
 from beltrami.recipes.hierarchy.config import HierarchyConfig
 from beltrami.recipes.hyplora.config import HypLoraRunConfig
 from beltrami.recipes.knowledge_graph.config import KnowledgeGraphRunConfig
@@ -24,6 +25,7 @@ RECIPES: dict[type[RunConfig], str] = {
     LevelsConfig: "beltrami.recipes.levels.recipe:LevelsRecipe",
     ConesConfig: "beltrami.recipes.cones.recipe:ConesRecipe",
     KnowledgeGraphRunConfig: "beltrami.recipes.knowledge_graph.recipe:KnowledgeGraphRecipe",
+    HelmRunConfig: "beltrami.recipes.helm.recipe:HelmRecipe",
     HypLoraRunConfig: "beltrami.recipes.hyplora.recipe:HypLoraRecipe",
     SuperpositionConfig: "beltrami.recipes.superposition.recipe:SuperpositionRecipe",
 }

@@ -180,10 +180,14 @@ class TrialRunner:
         seeds = self.recipe.config.seeds
         self.listener.on_run_begin(self.recipe.trials)
         _note_missing_logs(self.listener)
-        chosen = [self.choose(arm) for arm in arms]
+        chosen: dict[tuple[str, str | None], TrialResult] = {}
+        for arm in arms:
+            given = chosen[arm.group, arm.choice_of].trial.choice if arm.choice_of else None
+            best = self.choose(arm) if given is None else self.train(arm, given, 0)
+            chosen[arm.group, arm.model] = best
         results = [
             [best, *(self.train(c, best.trial.choice, seed) for seed in range(1, seeds))]
-            for c, best in zip(arms, chosen, strict=True)
+            for c, best in zip(arms, chosen.values(), strict=True)
         ]
         arm_results = self._arm_results(arms, results)
         run_result = RunResult(
@@ -192,6 +196,7 @@ class TrialRunner:
         if self.processes.is_main_process:
             embeddings = self._embeddings(arm_results, run_result.document)
             self.folder.save_embeddings(embeddings)
+            self.recipe.save(run_result, self.folder.path)
             write_atomically(self.folder.metrics, to_json(run_result.document))
             page = self.recipe.page(run_result)
             if self._explorer([embedding for embedding, _ in embeddings.values()]):

@@ -115,6 +115,8 @@ class _Schedule:
     def run(self) -> None:
         self.listener.on_run_begin(self.recipe.trials)
         for place, arm in enumerate(self.arms):
+            if arm.choice_of:
+                continue  # waits for that model's choice
             for choice in arm.choices:
                 self._ask(place, choice, 0)
             if len(arm.choices) == 1:
@@ -138,14 +140,14 @@ class _Schedule:
             self.listener.on_trial_end(known, True)
             self._done(place, seed)
             return
-        may_diverge = seed == 0 and len(arm.choices) > 1
+        may_diverge = seed == 0 and len(arm.choices) > 1 and not arm.choice_of
         future = self.pool.submit(_train, place, dict(choice), seed, may_diverge, self.submitted)
         self.running[future] = place, choice, seed, self.submitted
         self.submitted += 1
 
     def _done(self, place: int, seed: int) -> None:
         arm = self.arms[place]
-        if seed > 0 or len(arm.choices) == 1:
+        if seed > 0 or len(arm.choices) == 1 or arm.choice_of:
             return
         self.left[place] -= 1
         if self.left[place] == 0:
@@ -154,6 +156,11 @@ class _Schedule:
     def _ask_others(self, place: int, best: Mapping[str, Any]) -> None:
         for other in range(1, self.seeds):
             self._ask(place, best, other)
+        chosen = self.arms[place]
+        for at, arm in enumerate(self.arms):
+            if (arm.group, arm.choice_of) == (chosen.group, chosen.model):
+                for seed in range(self.seeds):
+                    self._ask(at, best, seed)
 
 
 def _begin(
