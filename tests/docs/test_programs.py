@@ -64,5 +64,5 @@ def test_programs_are_short_and_listed() -> None:
     listed = (ROOT / "examples/README.md").read_text(encoding="utf-8")
     for program in (ROOT / "examples").glob("*.py"):
         assert f"`{program.name}`" in listed
-        if program.stem != "train_decoder":
+        if program.stem not in ("train_decoder", "pretrain_helm"):
             assert len(program.read_text(encoding="utf-8").splitlines()) <= MOST_LINES

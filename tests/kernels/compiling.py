@@ -28,17 +28,27 @@ def spilled(
     constants: dict[str, Any],
     pointers: str | None = None,
     floats: str = "fp32",
+    arguments: tuple[Any, ...] = (),
     **options: Any,
 ) -> int:
-    """Bytes of a stack; what pointers point to is told, or goes by their names."""
+    """Bytes of a stack; what pointers point to is told, by arguments, or goes by their names."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    options |= {name: n for name, n in constants.items() if name not in kernel.arg_names}
+    constants = {name: n for name, n in constants.items() if name not in options}
+    given = dict(zip(kernel.arg_names, arguments, strict=False))
+    constants |= {name: None for name, value in given.items() if value is None}
     kinds: dict[str, str] = {}
     for name in kernel.arg_names:
         if name in constants:
             kinds[name] = "constexpr"
+        elif name in given:
+            value = given[name]
+            narrow = {"torch.bfloat16": "*bf16", "torch.float32": "*fp32"}
+            number = "i32" if isinstance(value, int) else floats
+            kinds[name] = narrow[str(value.dtype)] if hasattr(value, "dtype") else number
         elif name in FLOATS:
             kinds[name] = floats
         elif name.endswith("_ptr"):
@@ -135,6 +145,22 @@ def adapted_linear() -> Iterator[int]:
         for call in launch.call_args_list:
             yield spilled(call.args[0], call.kwargs)
     yield spilled(law._law, {"COUNT": law.COUNT})
+
+
+def helm_block() -> Iterator[int]:
+    """Forwards and backwards, at the sizes of the benchmark."""
+    from beltrami.kernels.launch import dispatch
+    from beltrami.kernels.layers import gated_triton, heads_triton, residual_norm_triton
+    from benchmarks.helm_kernels import operations
+
+    modules = (residual_norm_triton, heads_triton, heads_triton, gated_triton)
+    dispatch._INTERPRETED = True
+    for module, operation in zip(modules, operations(1024, 1, "cpu"), strict=True):
+        with patch.object(module, "launch") as launch:
+            operation.both(True)()  # forwards twice
+        for call in launch.call_args_list[len(launch.call_args_list) // 3 :]:
+            kernel, _, *arguments = call.args
+            yield spilled(kernel, call.kwargs, arguments=tuple(arguments))
 
 
 def traced_adapted_linear(
@@ -237,6 +263,6 @@ if __name__ == "__main__":
             "any number of tokens": guards_of_any_size,
         }
     else:
-        printed = {"row_gaps": row_gaps, "adapted_linear": adapted_linear}
+        printed = {"row_gaps": row_gaps, "adapted_linear": adapted_linear, "helm": helm_block}
     for line in printed[sys.argv[2]]():
         print(line)

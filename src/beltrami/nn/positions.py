@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Manifold
 from beltrami.kernels.launch.dtypes import accumulation_dtype
+from beltrami.kernels.layers.heads import rotate as rotate
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer
 from beltrami.nn.residual import Residual
@@ -87,16 +88,6 @@ class Rotary(nn.Module):
     def extra_repr(self) -> str:
         """The arguments that print(module) shows."""
         return f"{self.size}, base={self.base:g}"
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs of coordinates of x, (..., T, heads, size), by cos and sin, (..., T, size/2).
-
-    Computed in the dtype of the table at least, returned in that of x.
-    """
-    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
 
 class LearnedPositions(Layer):

@@ -95,9 +95,10 @@ def test_a_cache_counts_its_tokens_where_no_positions_are_given() -> None:
     assert keys.shape[-1] == model.config.head_dim
 
 
-def generate(model: HelmForCausalLM, ids: Tensor, length: int = 8, **options: Any) -> Tensor:
+def generate(model: HelmForCausalLM, ids: Tensor | None, length: int = 8, **options: Any) -> Tensor:
     options = {"do_sample": False, "max_new_tokens": length, "eos_token_id": None, **options}
-    options.setdefault("attention_mask", (ids != 0).long())
+    if ids is not None:
+        options.setdefault("attention_mask", (ids != 0).long())
     return model.generate(ids, **options)
 
 
@@ -129,6 +130,14 @@ def test_static_cache_generates_the_same(variant: str) -> None:
     model, ids = trained(variant), tokens(2, 4)
     out = generate(model, ids, cache_implementation="static", disable_compile=True)
     assert torch.equal(out, generate(model, ids))
+
+
+@some_variants
+def test_generation_from_embeddings(variant: str) -> None:
+    model, ids = trained(variant), tokens(2, 4)
+    embedded = model.get_input_embeddings()(ids)
+    out = generate(model, None, inputs_embeds=embedded, attention_mask=torch.ones(2, 4).long())
+    assert torch.equal(out, generate(model, ids)[:, 4:])
 
 
 @some_variants

@@ -44,7 +44,7 @@ def test_a_whole_model_is_compiled_twice_whatever_the_lengths() -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's, while it traces
 def test_blocks_are_compiled_once_for_all() -> None:
     model, plain = small.model(), small.model()
-    backend = CompileCounterWithBackend("aot_eager")
+    backend = CompileCounterWithBackend("eager")
     for layer in model.model.layers:
         layer.compile(fullgraph=True, backend=backend)
     for length in (7, 9, 12):

@@ -45,14 +45,15 @@ FSDP = {
     "fused": {"fused_loss": True, "learn_curvature": "layer"},
     "tied": small.KINDS["tied"],
 }
+WAYS = [(kind, how) for kind in FSDP for how in ("layers", "plan")]
 
 
-def sharded(kinds: list[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Tensor]]:
+def sharded() -> dict[tuple[str, str], dict[str, Tensor]]:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
 
     results = {}
-    for kind, how in kinds:
+    for kind, how in WAYS:
         model = small.model(**FSDP[kind])
         if how == "layers":
             for layer in model.model.layers:
@@ -79,11 +80,10 @@ def by_plan(model: nn.Module) -> None:
     apply_fully_sharded_data_parallelism(model, initialize_distributed_mesh(config)[1])
 
 
-def test_sharded_by_layers_two_processes_are_one(tmp_path: Path) -> None:
-    kinds = [(kind, how) for kind in FSDP for how in ("layers", "plan")]
+def check_sharded(results: list[Any]) -> None:
     expected = {kind: two_steps(small.model(**FSDP[kind]), small.tokens(4)) for kind in FSDP}
-    for found in together(2, sharded, tmp_path, kinds):
-        for kind, how in kinds:
+    for found in results:
+        for kind, how in WAYS:
             close(found[kind, how], expected[kind], f"{kind} {how}")
 
 
@@ -102,14 +102,14 @@ REFUSED: dict[str, dict[str, Any]] = {
 GREEDY: dict[str, Any] = {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
 
 
-def split(folder: Path, kinds: list[str]) -> dict[str, Any]:
+def split(folder: Path) -> dict[str, Any]:
     from torch.distributed.tensor import DTensor
     from transformers import AutoModelForCausalLM
     from transformers.distributed import DistributedConfig
 
     results: dict[str, Any] = {}
     ids = small.tokens()
-    for kind in kinds:
+    for kind in TENSOR_PARALLEL:
         config = DistributedConfig(tp_plan="auto")
         model = AutoModelForCausalLM.from_pretrained(folder / kind, distributed_config=config)
         names = {n for n, p in model.named_parameters() if isinstance(p, DTensor)}
@@ -128,14 +128,10 @@ def split(folder: Path, kinds: list[str]) -> dict[str, Any]:
     return results
 
 
-def test_split_over_two_processes_a_model_is_the_same(tmp_path: Path) -> None:
+def check_split(results: list[Any], folder: Path) -> None:
     models = {kind: small.model(**fields) for kind, fields in TENSOR_PARALLEL.items()}
-    for kind, model in models.items():
-        model.save_pretrained(tmp_path / kind)
-    for name, fields in REFUSED.items():
-        small.model(**fields).save_pretrained(tmp_path / name)
     ids = small.tokens()
-    for found in together(2, split, tmp_path, tmp_path, [*models]):
+    for found in results:
         assert 'time_columns="hyperplane" cannot be split' in found["hyperplane"]
         assert "num_key_value_heads=1 cannot be split over 2 processes" in found["one head"]
         for kind, model in models.items():
@@ -156,5 +152,17 @@ def test_split_over_two_processes_a_model_is_the_same(tmp_path: Path) -> None:
             close(result["grads"], grads, kind)
             alone = model.generate(ids, attention_mask=torch.ones_like(ids), **GREEDY)
             assert torch.equal(result["words"], alone), kind
-    again = HelmForCausalLM.from_pretrained(tmp_path / "again")
+    again = HelmForCausalLM.from_pretrained(folder / "again")
     torch.testing.assert_close(small.logits(again), small.logits(model))
+
+
+def both(folder: Path) -> tuple[Any, Any]:
+    return sharded(), split(folder)
+
+
+def test_two_processes_are_one(tmp_path: Path) -> None:
+    for name, fields in {**TENSOR_PARALLEL, **REFUSED}.items():
+        small.model(**fields).save_pretrained(tmp_path / name)
+    results = together(2, both, tmp_path, tmp_path)
+    check_sharded([found for found, _ in results])
+    check_split([found for _, found in results], tmp_path)

@@ -24,7 +24,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from beltrami.train.trainer import RiemannianTrainer
+from beltrami.train.trainer import RiemannianTrainer, RiemannianTrainerMixin
 from tests.models.helm import small
 
 
@@ -230,3 +230,22 @@ def test_a_trl_that_is_not_understood_is_refused() -> None:
     model = small.model()
     with pytest.raises(ValueError, match=r'logits="mlr".*use transformers.Trainer'):
         model.forward = types.MethodType(_fused_forward, model)  # type: ignore[method-assign]
+
+
+def test_sft_steps_along_the_manifold(tmp_path: Path) -> None:
+    from trl import SFTConfig, SFTTrainer
+
+    class RiemannianSFTTrainer(RiemannianTrainerMixin, SFTTrainer):
+        """As the documentation of the mixin says."""
+
+    trainer = RiemannianSFTTrainer(
+        small.model(fused_loss=True),
+        SFTConfig(**arguments(tmp_path, save_strategy="no", max_steps=6)),
+        train_dataset=Dataset.from_dict({"text": texts()}),
+        processing_class=tokenizer(),
+        point_lr=2e-2,
+    )
+    trainer.train()
+    assert losses(trainer)[-1] < losses(trainer)[0]
+    logged = [row for row in trainer.state.log_history if "mean_token_accuracy" in row]
+    assert "curvature/model.curvature" in logged[-1]

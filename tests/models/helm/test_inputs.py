@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from beltrami.geometry import lorentz
+from beltrami.models.helm.inputs import fit_mask
 from tests.models.helm.variants import (
     assert_near,
     every_variant,
@@ -97,6 +98,34 @@ def test_logits_to_keep(variant: str) -> None:
     assert_near(logits(model, ids, logits_to_keep=2), whole[:, -2:], 1e-12)
     places = torch.tensor([1, 4, 5])
     assert_near(logits(model, ids, logits_to_keep=places), whole[:, places], 1e-12)
+
+
+def test_masks_of_flash_attention_are_left_alone() -> None:
+    mask = torch.ones(2, 5, dtype=torch.long)
+    assert fit_mask(mask, torch.bfloat16, "flash_attention_2") is mask
+    assert fit_mask(None, torch.bfloat16, "sdpa") is None
+
+
+@pytest.mark.parametrize("variant", ["default", "dot-centroid"])
+def test_one_hot_attention_in_bfloat16_is_the_value(variant: str) -> None:
+    """A token alone looks at itself; √c·|v| = 3, within 1 percent."""
+    model = trained(variant)
+    attention = model.model.layers[0].self_attn
+    radius = model.model.head_curvature.radius.double()
+    seen: dict[str, torch.Tensor] = {}
+
+    def scaled(_module: object, _inputs: object, v: torch.Tensor) -> torch.Tensor:
+        heads = v.unflatten(-1, (4, -1)).float()
+        far = heads * (3 * radius.float() / heads.norm(dim=-1, keepdim=True))
+        seen["v"] = far.to(v.dtype)
+        return seen["v"].flatten(-2)
+
+    attention.v_proj.register_forward_hook(scaled)
+    attention.o_proj.register_forward_pre_hook(lambda _, args: seen.update(out=args[0]))
+    logits(model.to(torch.bfloat16), tokens(64, 1))
+    v = seen["v"].flatten(-2).double()
+    error = (seen["out"].double() - v).unflatten(-1, (4, -1)).norm(dim=-1) / (3 * radius)
+    assert error.max() < 0.01
 
 
 def test_tuples_in_the_place_of_outputs() -> None:

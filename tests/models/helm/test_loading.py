@@ -62,16 +62,19 @@ def test_shards(variant: str, tmp_path: Path) -> None:
 
 
 @every_variant
-def test_bfloat16_keeps_what_must_be_exact(variant: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_what_must_be_exact(
+    variant: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
     model = trained(variant).float()
     model.save_pretrained(tmp_path)
-    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype)
     expected = model.state_dict()
     for name, p in half.state_dict().items():
         exact = name.split(".")[-1] in IN_FLOAT32
-        assert p.dtype == (torch.float32 if exact else torch.bfloat16), name
+        assert p.dtype == (torch.float32 if exact else dtype), name
         assert not exact or torch.equal(p, expected[name])
-    assert half.config.dtype == torch.bfloat16
+    assert half.config.dtype == dtype
     out = logits(half, tokens())
     exact = logits(model, tokens())
     assert (out.float() - exact).abs().mean() < 0.1 * exact.std()

@@ -23,7 +23,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 
 from beltrami.kernels.hyplora.adapted_linear_passes import backward_pass, forward_pass
 from beltrami.kernels.hyplora.gain import Gain
-from beltrami.kernels.launch.dispatch import triton_module
+from beltrami.kernels.launch.dispatch import requested, triton_module
 from beltrami.kernels.launch.dtypes import under_autocast
 from beltrami.kernels.launch.launcher import traced
 from beltrami.kernels.launch.shapes import as_matrix
@@ -38,7 +38,7 @@ _INTERPRETED = os.environ.get("TRITON_INTERPRET", "") in ("1", "true", "yes", "o
 
 def takes_operator(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, fused: bool | None) -> bool:
     """Whether what is traced is the operator; `fused=True` has it interpreted on a CPU, too."""
-    if not _HAS_TRITON or fused is False:
+    if not _HAS_TRITON or requested(fused) is False:
         return False
     if not (x.is_cuda or (fused and _INTERPRETED)):
         return False

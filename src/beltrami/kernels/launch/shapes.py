@@ -22,3 +22,10 @@ def as_result(matrix: Tensor, shape: Sequence[int]) -> Tensor:
         return matrix
     result: Tensor = torch.ops.aten._unsafe_view(matrix, shape)
     return result
+
+
+def as_number(number: float | Tensor, like: Tensor) -> Tensor:
+    """A number as a tensor of one element, in float32 if it is not one already."""
+    if isinstance(number, Tensor):
+        return number
+    return like.new_full((1,), number, dtype=torch.float32)

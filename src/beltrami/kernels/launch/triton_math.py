@@ -144,6 +144,12 @@ def tanhc(q: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def excess_time(q: tl.tensor, radius: tl.tensor) -> tl.tensor:
+    """τ = |x|²/(t + R) of q = |x|²."""
+    return ratio(q, root(q + radius * radius) + radius)
+
+
+@triton.jit
 def sinhc_prime(q: tl.tensor, sinhc: tl.tensor, cosh: tl.tensor) -> tl.tensor:
     """(cosh √q − sinhc)/(2q); below 1 its series Σ (n + 1)·qⁿ/(2n + 3)!."""
     small = q < 1.0

@@ -77,16 +77,16 @@ class _Parts(NamedTuple):
     m: Tensor  # m/(1 + w)
     total: Tensor  # b·D
     gain: Tensor  # of x + w·y
-    kept: _Kept | None
+    empty: _Empty | None
 
 
-class _Kept(NamedTuple):
-    """The quantities of γ with `keep`, (..., 1)."""
+class _Empty(NamedTuple):
+    """The quantities of an empty branch, for γ with `keep`, (..., 1)."""
 
     excess: Tensor  # τ_x/R
     slope: Tensor  # its derivative by x, over x
     part: Scalar  # 2w/(1 + w)²
-    empty: Tensor  # E
+    total: Tensor  # E
 
 
 def _parts(
@@ -104,15 +104,15 @@ def _parts(
     m = torch.hypot(length, torch.addcmul(radius, b, radius, value=-1)) / breadth  # m/(1 + w)
     total = torch.addcmul(b, w * m, m)
     gain = torch.sqrt(b / total)
-    kept = None
+    empty = None
     if keep:
         excess = (nx / radius) * (nx / (tx + radius))
         part = 2 * w / (1 + w) ** 2
-        kept = _Kept(excess, 1 / (radius * tx), part, 1 + part * excess)
-        gain = gain * torch.sqrt(kept.empty)
+        empty = _Empty(excess, 1 / (radius * tx), part, 1 + part * excess)
+        gain = gain * torch.sqrt(empty.total)
     elif scale is not None:
         gain = gain * (scale / (1 + w))
-    return _Parts(h, length, b, breadth, m, total, gain, kept)
+    return _Parts(h, length, b, breadth, m, total, gain, empty)
 
 
 def _multiply_add(a: Tensor, w: Scalar, b: Tensor) -> Tensor:
@@ -154,17 +154,17 @@ class _Residual(torch.autograd.Function):
         gx = torch.addcmul(scaled, by_x, p.h)
         gy = torch.addcmul(w * scaled, by_y, p.h, value=-1)
         by_excess: Any = None
-        if p.kept is not None:
-            by_empty = by_gain / (2 * p.kept.empty)
-            by_excess = by_empty * p.kept.part
-            gx = torch.addcmul(gx, by_excess * p.kept.slope, x)
+        if p.empty is not None:
+            by_empty = by_gain / (2 * p.empty.total)
+            by_excess = by_empty * p.empty.part
+            gx = torch.addcmul(gx, by_excess * p.empty.slope, x)
         gw = gr = None
         if ctx.needs_input_grad[2]:
             # 1 − 1/D = w·m²/total, whose w goes into the sum: there are starts with w near 0.
             by_chord = sum_to(share * (p.m * p.m), w)
             gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5)
-            if p.kept is not None:
-                by_part = sum_to(by_empty * p.kept.excess, w)
+            if p.empty is not None:
+                by_part = sum_to(by_empty * p.empty.excess, w)
                 gw = torch.addcmul(gw, by_part, (1 - w) / (1 + w) ** 3, value=2)
             elif scale is not None:
                 gw = gw - sum_to(by_gain, w) / (1 + w)
@@ -174,8 +174,8 @@ class _Residual(torch.autograd.Function):
                 by_radius = torch.dot(by_radius.flatten(), p.length.flatten()).view_as(radius)
             else:
                 by_radius = sum_to(by_radius * p.length, radius)
-            if p.kept is not None:
-                pull = by_excess * p.kept.slope * dot(x, x)
+            if p.empty is not None:
+                pull = by_excess * p.empty.slope * dot(x, x)
                 by_radius = by_radius - sum_to(pull, radius)
             gr = by_radius / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from difflib import get_close_matches
-from importlib import util
 from typing import Any, ClassVar
 
-import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 
 from beltrami.checks import check_choice, check_flag, check_integer, check_number, check_positive
 from beltrami.geometry import Curvature
+
+# Whether transformers has what `beltrami.models.helm.parallel` builds on.
+try:
+    from transformers.distributed.parallel_utils import (  # noqa: F401
+        ALL_PARALLEL_STYLES,
+        _AllReduceBackward,
+        _AllReduceForward,
+        _use_local_dtensor_params,
+    )
+
+    TENSOR_PARALLEL = True
+except ImportError:  # of an older version, or without torch.distributed
+    TENSOR_PARALLEL = False
 
 GEOMETRIES = ("lorentz", "euclidean")
 RESIDUALS = ("lorentz", "boost", "euclidean")
@@ -27,12 +38,6 @@ NAMED_SCALES = {"sqrt(d)": 1.0, "4*sqrt(d)": 4.0}
 
 # Channels of a head that hold times: three numbers in half precision, and one to align.
 TIME_CHANNELS = 4
-
-# Whether transformers splits modules as `beltrami.models.helm.parallel` knows it.
-TENSOR_PARALLEL = (
-    torch.distributed.is_available()
-    and util.find_spec("transformers.distributed.parallel_utils") is not None
-)
 
 # What the fields of the geometry are where they are None: of a model with curved layers, of a flat
 # one, which then is Llama.

@@ -22,7 +22,13 @@ from beltrami.kernels.layers.word_scores import (
     word_scores,
 )
 from beltrami.models.helm.config import HelmConfig
-from beltrami.models.helm.wrapped import is_plain, is_whole, matrix_of, must_be_called
+from beltrami.models.helm.wrapped import (
+    has_hooks,
+    is_plain,
+    is_whole,
+    matrix_of,
+    must_be_called,
+)
 
 IGNORED = -100
 
@@ -79,8 +85,8 @@ class WordScores(nn.Module):
             if old is None or len(old) == words:
                 continue
             new = old.detach().mean().expand(words).clone()
-            kept = min(words, len(old))
-            new[:kept] = old.detach()[:kept]
+            count = min(words, len(old))
+            new[:count] = old.detach()[:count]
             setattr(self, name, nn.Parameter(new, requires_grad=old.requires_grad))
 
     def forward(self, x: Tensor, lm_head: nn.Module) -> Tensor:
@@ -88,10 +94,10 @@ class WordScores(nn.Module):
         if self.is_product:
             scores: Tensor = lm_head(x)
             return scores
-        weight = self._weight(lm_head)
+        weight = self._weight(lm_head, x.device)
         called = weight is None or must_be_called(lm_head)
         p = lm_head(x) if called else word_products(x, cast(Tensor, weight))
-        return word_scores(p, self._terms(x, weight))
+        return word_scores(p.to(x.device), self._terms(x, weight))
 
     def loss(
         self,
@@ -121,10 +127,10 @@ class WordScores(nn.Module):
         options: dict[str, Any] = {
             "ignore_index": ignore_index, "label_smoothing": self.label_smoothing,
         }  # fmt: skip
-        weight = self._weight(lm_head)
+        weight = self._weight(lm_head, x.device)
         if weight is None and is_plain(lm_head):
             weight = cast(Tensor, lm_head.weight)
-        chunked = is_whole(weight) and not must_be_called(lm_head)
+        chunked = is_whole(weight) and not must_be_called(lm_head) and not has_hooks(self)
         if scores is None and weight is not None and chunked:
             return chunked_cross_entropy(
                 x,
@@ -135,8 +141,8 @@ class WordScores(nn.Module):
                 z_loss=self.z_loss,
                 **options,
             )
-        scores = self(x, lm_head) if scores is None else scores
-        flat, words = upcast(scores.flatten(0, -2)), targets.flatten()
+        scores = self(x, lm_head=lm_head) if scores is None else scores
+        flat, words = upcast(scores.flatten(0, -2)), targets.to(scores.device).flatten()
         total = F.cross_entropy(flat, words, reduction="sum", **options)
         counted = words != ignore_index
         if self.z_loss:
@@ -148,11 +154,11 @@ class WordScores(nn.Module):
         """R = 1/√c of the scores."""
         return self.manifold.radius_like(x)
 
-    def _weight(self, lm_head: nn.Module) -> Tensor | None:
+    def _weight(self, lm_head: nn.Module, device: torch.device) -> Tensor | None:
         """The words' normals or points; None where scores need nothing but `lm_head(x)`."""
         if self.kind == "linear":
             return None
-        return matrix_of(lm_head, f'logits="{self.kind}"')
+        return matrix_of(lm_head, f'logits="{self.kind}"').to(device)
 
     def _terms(self, x: Tensor, weight: Tensor | None) -> ScoreTerms:
         if self.is_product:

@@ -55,7 +55,7 @@ def fit_mask(mask: Any, dtype: torch.dtype, backend: str | None) -> Any:
     The eager attention of transformers adds whatever it is given, True as 1, in float32; there the
     least number of float64 is −∞, of which a row has no softmax.
     """
-    if not isinstance(mask, Tensor):
+    if not isinstance(mask, Tensor) or mask.ndim != 4:  # flash attention's are 2-D
         return mask
     lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
     if mask.dtype == torch.bool:

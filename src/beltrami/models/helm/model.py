@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
@@ -45,7 +44,8 @@ from transformers.utils.output_capturing import capture_outputs
 from beltrami.geometry import Curvature, Euclidean, Lorentz, Manifold, lorentz
 from beltrami.geometry.curvature import natural_curvature, shares_curvatures
 from beltrami.kernels.launch.dtypes import upcast
-from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
+from beltrami.kernels.layers.gated import gated
+from beltrami.kernels.layers.heads import head_centroid, head_tiles
 from beltrami.kernels.layers.time_linear import excess_time, hyperplane_distances
 from beltrami.models.helm.config import TENSOR_PARALLEL, HelmConfig, LayerSwitches
 from beltrami.models.helm.convert import check_loaded, copy_weights, curved_config
@@ -53,9 +53,8 @@ from beltrami.models.helm.heads import WordScores
 from beltrami.models.helm.inputs import check_inputs, fit_mask
 from beltrami.models.helm.saving import AUTO_MAP, write_companions
 from beltrami.models.helm.trl import is_fused_forward, with_word_scores
-from beltrami.models.helm.wrapped import matrix_of
+from beltrami.models.helm.wrapped import keep_at_hand, matrix_of
 from beltrami.nn import Residual
-from beltrami.nn.positions import rotate
 
 
 class HelmRotaryEmbedding(LlamaRotaryEmbedding):
@@ -95,9 +94,11 @@ class TimedProjections(nn.Module):
     """
 
     manifold: Manifold
+    is_split = False  # over processes, which then each see a share of the output's input
 
     def add_times(self, switches: LayerSwitches, inputs: tuple[str, ...], output: str) -> None:
         """Register the columns that the config asks for."""
+        self.output_has_time = switches.time_columns in ("outputs", "all")
         timed = {"none": (), "outputs": (output,), "all": (*inputs, output), "hyperplane": ()}
         for name in timed[switches.time_columns]:
             size = getattr(self, f"{name}_proj").out_features
@@ -106,9 +107,8 @@ class TimedProjections(nn.Module):
             size = getattr(self, f"{output}_proj").out_features
             self.register_parameter(f"{output}_offset", nn.Parameter(torch.empty(size)))
 
-    def project(self, x: Tensor, *names: str) -> list[Tensor]:
-        """The projections of x, (..., in)."""
-        tau = None
+    def project(self, x: Tensor, *names: str, tau: Tensor | None = None) -> list[Tensor]:
+        """The projections of x, (..., in), whose excess time the caller may know."""
         results = []
         for name in names:
             y = getattr(self, f"{name}_proj")(x)
@@ -121,6 +121,7 @@ class TimedProjections(nn.Module):
             elif offset is not None:
                 asked_by = 'time_columns="hyperplane"'
                 weight = matrix_of(getattr(self, f"{name}_proj"), asked_by)
+                weight = weight.to(x.device)
                 y = hyperplane_distances(y, x, weight, offset, self.radius(x))
             results.append(y)
         return results
@@ -133,6 +134,10 @@ class TimedProjections(nn.Module):
         """R = 1/√c of the input, (1,)."""
         radius = self.manifold.radius_like(x)
         return radius if isinstance(radius, Tensor) else x.new_full((1,), radius)
+
+    def _output_radius(self, x: Tensor) -> Tensor | None:
+        """1/√c if the output projection needs the time of what it is given, and x is all of it."""
+        return self.radius(x) if self.output_has_time and not self.is_split else None
 
 
 class HelmAttention(TimedProjections):
@@ -188,21 +193,16 @@ class HelmAttention(TimedProjections):
         v = v.view(batch, length, -1, self.value_size)
         if self.config.qk_norm:
             q, k = _normed(q, self.q_norm), _normed(k, self.k_norm)
-        q, k = rotate(q, *position_embeddings), rotate(k, *position_embeddings)
         flat = isinstance(self.head_manifold, Euclidean)
         radius: Any = None if flat else self.head_radius(v)
+        scale, scaling = None, score_factor * self.head_dim**-0.5
         if self.log_scale is not None:
             # 2/σ; the rest of −|q − k|²_L/σ is constant along a row, which the softmax drops.
             scale = torch.exp(math.log(2 * score_factor) - self.log_scale).unsqueeze(-1)
-            q = with_time(q, radius, "query", self.head_dim, scale=scale)
-            k = with_time(k, radius, "key", self.head_dim)
             scaling = 1.0
-        else:
-            scaling = score_factor * self.head_dim**-0.5
-        if self.aggregate == "centroid":
-            pad = self.head_dim - self.value_size
-            v = F.pad(v, (0, pad)) if flat else with_time(v, radius, "value", self.head_dim)
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, heads, T, head_dim)
+        q, k, v = head_tiles(
+            q, k, v, *position_embeddings, radius=radius, scale=scale, width=self.head_dim
+        )  # (B, heads, T, head_dim)
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -212,10 +212,11 @@ class HelmAttention(TimedProjections):
         out, weights = attend(
             self, q, k, v, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )  # (B, T, heads, head_dim)
-        if self.aggregate == "centroid":
-            size = self.value_size
-            out = out[..., :size] if flat else centroid_of_mean(out, size, radius)
-        return self.project(out.reshape(batch, length, -1), "o")[0], weights
+        radius = radius if self.aggregate == "centroid" else None
+        out, tau = head_centroid(
+            out, self.value_size, radius=radius, time_radius=self._output_radius(out)
+        )
+        return self.project(out, "o", tau=tau)[0], weights
 
     def head_radius(self, x: Tensor) -> Any:
         """R = 1/√c of heads."""
@@ -240,12 +241,14 @@ class HelmMLP(TimedProjections):
         self.down_proj = nn.Linear(hidden, size, bias=bias)
         _start(self.down_proj, config)
         self.add_times(config.for_layer(layer_idx), ("gate", "up"), "down")
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.hidden_act, self.act_fn = config.hidden_act, ACT2FN[config.hidden_act]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, hidden_size)."""
         gate, up = self.project(x, "gate", "up")
-        return self.project(self.act_fn(gate) * up, "down")[0]
+        activation = self.act_fn if self.hidden_act != "silu" else None
+        h, tau = gated(gate, up, activation=activation, radius=self._output_radius(gate))
+        return self.project(h, "down", tau=tau)[0]
 
 
 class HelmDecoderLayer(GradientCheckpointingLayer):
@@ -321,7 +324,7 @@ class HelmPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["HelmDecoderLayer"]
-    _skip_keys_device_placement = ["past_key_values"]
+    _skip_keys_device_placement = ["past_key_values", "lm_head"]  # a module stays where it is
     _keep_in_fp32_modules_strict = [
         "raw",
         "log_scale",
@@ -344,10 +347,16 @@ class HelmPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """As in transformers; a checkpoint of another geometry is a `ValueError`."""
+        """As in transformers; a checkpoint of another geometry is a `ValueError`.
+
+        Curvatures stay at hand where a `device_map` offloads modules.
+        """
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
         check_loaded(model, info)
+        for module in model.modules():
+            if isinstance(module, Curvature):
+                keep_at_hand(module)
         return (model, info) if output_loading_info else model
 
     def save_pretrained(  # type: ignore[override]  # passes on whatever a version has
@@ -569,7 +578,7 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             self._tp_plan = {**self.tp_plan, **scores}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """As in `nn.Module`; but a forward method that would take scores for linear is mended."""
+        """As in `nn.Module`; but a forward method that takes scores for linear is replaced."""
         if name == "forward" and is_fused_forward(value) and not self.word_scores.is_product:
             value = with_word_scores(self, value)
         super().__setattr__(name, value)
@@ -647,7 +656,9 @@ class HelmForCausalLM(HelmPreTrainedModel, GenerationMixin):
             h = h[:, keep] if isinstance(keep, Tensor) else h[:, -keep:]
         has_labels = labels is not None or kwargs.get("shift_labels") is not None
         logits = (
-            None if has_labels and self.config.fused_loss else self.word_scores(h, self.lm_head)
+            None
+            if has_labels and self.config.fused_loss
+            else self.word_scores(h, lm_head=self.lm_head)
         )
         loss = None
         if has_labels:

@@ -59,6 +59,7 @@ class HelmShares(TensorParallelLayer):
                 'time_columns="hyperplane" cannot be split over processes: the lengths of rows are '
                 "needed, of which each has a share. Use another value, or load without tp_plan"
             )
+        own.is_split = True
         own.excess_time = partial(_excess_time, own, own.excess_time, mesh.get_group())
         super().install_forward(module, mesh)
         return module

@@ -104,7 +104,7 @@ def _of_rows(
     temperature: float,
     names: tuple[str, ...],
 ) -> list[Tensor]:
-    scores = model.word_scores(points, model.get_output_embeddings()).float() / temperature
+    scores = model.word_scores(points, lm_head=model.get_output_embeddings()).float() / temperature
     logs = scores.log_softmax(-1)
     fields: dict[str, Callable[[], Tensor]] = {
         "log_probs": lambda: logs.gather(-1, words[:, None]).squeeze(-1),

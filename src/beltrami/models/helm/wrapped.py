@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, cast
 
 import torch
@@ -31,6 +34,28 @@ def must_be_called(layer: nn.Module) -> bool:
     return has_hooks(layer) or (layer.training and bool(dropout))
 
 
+@contextmanager
+def at_hand(layer: nn.Module) -> Iterator[None]:
+    """Inside, parameters that accelerate keeps on another device or on disk are there."""
+    hook: Any = getattr(layer, "_hf_hook", None)
+    if hook is None:
+        yield
+        return
+    hook.pre_forward(layer)
+    try:
+        yield
+    finally:
+        hook.post_forward(layer, None)
+
+
+def keep_at_hand(layer: nn.Module) -> None:
+    """Let accelerate keep parameters where they are used without a call of their module."""
+    if hasattr(layer, "_hf_hook"):
+        hooks: Any = import_module("accelerate.hooks")  # has no types
+        cast(Any, layer._hf_hook).pre_forward(layer)
+        hooks.remove_hook_from_module(layer)
+
+
 def matrix_of(layer: nn.Module, asked_by: str) -> Tensor:
     """The matrix, (out, in), with its gradient; merging an adapter leaves it as it is.
 
@@ -39,6 +64,13 @@ def matrix_of(layer: nn.Module, asked_by: str) -> Tensor:
             `modules_to_save` or not. Others are a `ValueError`.
         asked_by: who needs the matrix, for the message.
     """
+    if hasattr(layer, "_hf_hook"):
+        with at_hand(layer):
+            return _matrix(layer, asked_by)
+    return _matrix(layer, asked_by)
+
+
+def _matrix(layer: nn.Module, asked_by: str) -> Tensor:
     wrapped: Any = layer
     if hasattr(layer, "original_module"):  # PEFT's modules_to_save
         copies, active = wrapped.modules_to_save, wrapped.active_adapters
