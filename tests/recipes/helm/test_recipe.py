@@ -93,7 +93,8 @@ def test_a_run_from_the_command_line(data: str, tmp_path: Path) -> None:
 
     page = (out / "report.html").read_text()
     for text in (
-        "the mean difference over 2 paired seeds is", "Validation loss by tokens", "by time",
+        "the mean difference over 2 paired seeds, HELM minus twin, is",
+        "Validation loss by tokens", "by time",
         "Curvature over training", "Residual weights", "By depth", "By frequency", "Samples",
         "Without embeddings", "Commit", "beltrami run helm", "What each part does", "Machine",
     ):  # fmt: skip

@@ -38,7 +38,7 @@ class PresetOptions:
     length: int = 128
     batch: int = 8
     tokens: int = 300_000
-    held_out: int = 20_000
+    held_out: int = 50_000
     learning_rates: tuple[float, ...] = (4e-3, 8e-3)
     compile: bool = False
 
@@ -114,7 +114,7 @@ class HelmRunConfig(RunConfig):
 
     held_out: int | None = option(None, low=1)
     """Tokens of validation documents, and of test documents, at most a twentieth of the text each.
-    quick: 20,000, gpu: 500,000."""
+    quick: 50,000, gpu: 500,000."""
 
     learning_rates: tuple[float, ...] | None = option(None, low=0, open_low=True, adds_runs=True)
     """Each model's first seed tries all of them; the lowest loss on validation documents decides

@@ -113,7 +113,8 @@ def _lead(pair: Sequence[ArmResult], run_result: RunResult, tokens: int) -> str:
     return (
         f"After {tokens:,} tokens the loss on test documents is {show(ours.value, 4)} nats a token "
         f"for HELM and {show(twin.value, 4)} for its Euclidean twin; the mean difference over "
-        f"{seeds} paired seed{'s' if seeds > 1 else ''} is {difference} (95% interval). "
+        f"{seeds} paired seed{'s' if seeds > 1 else ''}, HELM minus twin, is {difference} (95% "
+        f"interval). "
         f"{VERDICTS[ours.verdict]}{time}"
     )
 
@@ -126,26 +127,21 @@ def arms_table(run_result: RunResult) -> Table:
     for arm_result in run_result.arm_results:
         by_key = {c.metric.key: c for c in arm_result.comparisons}
         values: list[str | Cell] = []
-        for key in ("test_loss", "test_bits"):
-            values.append(show(by_key[key].value, 4))
-            values.append(difference_cell(by_key[key]) if arm_result.arm.twin else "–")
-        values.append(show(by_key["validation_loss"].value, 4))
-        values += [f"{arm_result.results[0].parameters:,}", f"{_rate(arm_result):g}"]
+        values.append(show(by_key["test_loss"].value, 4))
+        values.append(difference_cell(by_key["test_loss"]) if arm_result.arm.twin else "–")
+        values += [show(by_key[key].value, 4) for key in ("test_bits", "validation_loss")]
+        values.append(f"{arm_result.results[0].trial.choice['learning_rate']:g}")
         for key in ("tokens_per_second", *shown):
             c = by_key.get(key)
             values.append("–" if c is None else f"{c.value.mean:,.{c.metric.digits}f}")
         rows.append(Row(model_name(arm_result, NAMES), "", tuple(values)))
-    columns = ("Test loss", "Loss − twin", "Bits per byte", "Bits − twin", "Validation loss")
+    columns = ("Test loss", "− twin", "Bits per byte", "Validation loss", "Learning rate")
     return Table(
         "Mean ± 95% t-interval over seeds; differences are paired by seed.",
-        (*columns, "Parameters", "Learning rate", "Tokens/s", *(titles[key] for key in shown)),
+        (*columns, "Tokens/s", *(titles[key] for key in shown)),
         tuple(rows),
         head="Model",
     )
-
-
-def _rate(arm_result: ArmResult) -> float:
-    return float(arm_result.results[0].trial.choice["learning_rate"])
 
 
 def _ablation(arm_results: Sequence[ArmResult]) -> tuple[Section, ...]:
