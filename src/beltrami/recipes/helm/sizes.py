@@ -50,15 +50,15 @@ def matched(fields: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any
     width = int(twin["intermediate_size"])
     least = parameter_counts(wider(width))[1]
     slope = parameter_counts(wider(width + STEP))[1] - least
-    found = max(STEP, STEP * round(width / STEP + (body - least) / slope))
-    counts = parameter_counts(wider(found))
+    hidden = max(STEP, STEP * round(width / STEP + (body - least) / slope))
+    counts = parameter_counts(wider(hidden))
     if any(abs(a / b - 1) > TOLERANCE for a, b in zip(counts, (total, body), strict=True)):
         raise ValueError(
-            f"HELM with an MLP of {found} has {counts[0]:,} parameters ({counts[1]:,} without "
+            f"HELM with an MLP of {hidden} has {counts[0]:,} parameters ({counts[1]:,} without "
             f"embeddings), its twin with one of {width} has {total:,} ({body:,}); no multiple of "
             f"{STEP} brings both within 1 percent: give a larger --mlp, --width or --heads"
         )
-    return wider(found)
+    return wider(hidden)
 
 
 def parameter_counts(fields: Mapping[str, Any]) -> tuple[int, int]:
