@@ -27,9 +27,10 @@ test-quick: setup ## a few cases of every test that is not slow, under 3 minutes
 test-gpu: setup  ## the tests that need a CUDA device
 	$(PY) -m pytest -m gpu
 
-test-upstream:   ## PEFT's own tests on HypLoRA, about 10 minutes
+test-upstream:   ## PEFT's own tests on HypLoRA and transformers' on HELM, about 15 minutes
 	@$(BOOTSTRAP) dev upstream
 	$(PY) -m scripts.test_upstream
+	$(PY) -m scripts.test_transformers --upstream
 
 test-oldest-peft: setup ## the tests of adapters on the oldest PEFT they support
 	$(PY) -m scripts.test_upstream --peft 0.20.0 --own

@@ -58,15 +58,15 @@ from beltrami.nn import Residual
 
 
 class HelmRotaryEmbedding(LlamaRotaryEmbedding):
-    """Cosines and sines, (B, T, rotary/2) in float32, for heads of `size` channels.
+    """Cosines and sines, (B, T, rotary/2) in float32, for heads of `size` channels or `head_dim`.
 
     A factor of attention (YaRN's, LongRoPE's) is not multiplied into them, which would change the
     times of queries and keys, but into the scale of the scores.
     """
 
-    def __init__(self, config: HelmConfig, size: int) -> None:
+    def __init__(self, config: HelmConfig, size: int | None = None) -> None:
         sized = copy.copy(config)  # unchecked: a config with heads this small may be refused
-        sized.head_dim = size
+        sized.head_dim = size or config.head_dim
         super().__init__(sized)  # type: ignore[arg-type]
 
     @staticmethod
