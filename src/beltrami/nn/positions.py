@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from beltrami.checks import check_integer, check_positive
 from beltrami.geometry import Manifold
 from beltrami.kernels.launch.dtypes import accumulation_dtype
-from beltrami.kernels.layers.heads import rotate as rotate
+from beltrami.kernels.layers.rotary import rotate as rotate
 from beltrami.nn.embedding import check_radius, init_points
 from beltrami.nn.layer import Layer
 from beltrami.nn.residual import Residual

@@ -98,7 +98,6 @@ def custom_operator(
     return operator
 
 
-@torch.compiler.assume_constant_result
 def _by_environment() -> bool | None:
     value = os.environ.get("BELTRAMI_KERNELS", "")
     if value not in _CHOICES:

@@ -18,24 +18,10 @@ from beltrami.geometry.checks import Scalar
 from beltrami.kernels.launch.dispatch import custom_operator, takes_operator
 from beltrami.kernels.launch.shapes import as_number
 from beltrami.kernels.layers.centroid_attention import centroid_of_mean, with_time
+from beltrami.kernels.layers.rotary import rotate
 from beltrami.kernels.layers.time_linear import excess_time
 
 LARGEST_TILE = 16384  # numbers of a token's heads, which one program holds
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs of coordinates of x, (..., T, heads, size), by cos and sin, (..., T, r/2).
-
-    Computed in the dtype of the table at least, returned in that of x. The first r coordinates are
-    turned, the halves split as in Llama, and the rest are left alone.
-    """
-    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
-    half = cos.shape[-1]
-    a, b = x[..., :half], x[..., half : 2 * half]
-    parts = [a * cos - b * sin, b * cos + a * sin]
-    if 2 * half < x.shape[-1]:
-        parts.append(x[..., 2 * half :])
-    return torch.cat(parts, dim=-1).to(x.dtype)
 
 
 def head_tiles(

@@ -81,12 +81,11 @@ class _Parts(NamedTuple):
 
 
 class _Empty(NamedTuple):
-    """The quantities of an empty branch, for γ with `keep`, (..., 1)."""
+    """The quantities of an empty branch, for γ with `keep`, (..., 1): E = total/breadth²."""
 
-    excess: Tensor  # τ_x/R
-    slope: Tensor  # its derivative by x, over x
-    part: Scalar  # 2w/(1 + w)²
-    total: Tensor  # E
+    time: Tensor  # t_x
+    step: Tensor  # w·R
+    total: Tensor  # R² + (w·R)² + 2w·R·t_x
 
 
 def _parts(
@@ -103,14 +102,15 @@ def _parts(
     breadth = _multiply_add(radius, w, radius)
     m = torch.hypot(length, torch.addcmul(radius, b, radius, value=-1)) / breadth  # m/(1 + w)
     total = torch.addcmul(b, w * m, m)
-    gain = torch.sqrt(b / total)
     empty = None
     if keep:
-        excess = (nx / radius) * (nx / (tx + radius))
-        part = 2 * w / (1 + w) ** 2
-        empty = _Empty(excess, 1 / (radius * tx), part, 1 + part * excess)
-        gain = gain * torch.sqrt(empty.total)
-    elif scale is not None:
+        step = radius * w
+        square = torch.addcmul(radius * radius, step, step)
+        empty = _Empty(tx, step, torch.addcmul(square, step, tx, value=2))
+        gain = torch.sqrt(b * empty.total / total) / breadth
+    else:
+        gain = torch.sqrt(b / total)
+    if scale is not None:
         gain = gain * (scale / (1 + w))
     return _Parts(h, length, b, breadth, m, total, gain, empty)
 
@@ -153,19 +153,18 @@ class _Residual(torch.autograd.Function):
         scaled = p.gain * g
         gx = torch.addcmul(scaled, by_x, p.h)
         gy = torch.addcmul(w * scaled, by_y, p.h, value=-1)
-        by_excess: Any = None
+        pull: Any = None
         if p.empty is not None:
-            by_empty = by_gain / (2 * p.empty.total)
-            by_excess = by_empty * p.empty.part
-            gx = torch.addcmul(gx, by_excess * p.empty.slope, x)
+            pull = by_gain * (p.empty.step / (p.empty.time * p.empty.total))
+            gx = torch.addcmul(gx, pull, x)
         gw = gr = None
         if ctx.needs_input_grad[2]:
             # 1 − 1/D = w·m²/total, whose w goes into the sum: there are starts with w near 0.
             by_chord = sum_to(share * (p.m * p.m), w)
             gw = torch.addcmul(sum_to(scaled * y, w), by_chord, (1 - w) / (1 + w), value=-0.5)
             if p.empty is not None:
-                by_part = sum_to(by_empty * p.empty.excess, w)
-                gw = torch.addcmul(gw, by_part, (1 - w) / (1 + w) ** 3, value=2)
+                rise = radius * (p.empty.step + p.empty.time) / p.empty.total - 1 / (1 + w)
+                gw = gw + sum_to(by_gain * rise, w)
             elif scale is not None:
                 gw = gw - sum_to(by_gain, w) / (1 + w)
         if ctx.needs_input_grad[3]:
@@ -175,7 +174,6 @@ class _Residual(torch.autograd.Function):
             else:
                 by_radius = sum_to(by_radius * p.length, radius)
             if p.empty is not None:
-                pull = by_excess * p.empty.slope * dot(x, x)
-                by_radius = by_radius - sum_to(pull, radius)
+                by_radius = by_radius - sum_to(pull * dot(x, x), radius)
             gr = by_radius / radius
         return sum_to(gx, x).to(x_in.dtype), sum_to(gy, y).to(y_in.dtype), gw, gr, *[None] * 3

@@ -58,8 +58,8 @@ class HelmRunConfig(RunConfig):
     Both have as many parameters (within 1 percent; the twin is a Llama) and see the same tokens in
     the same order. Each chooses its learning rate by the loss on validation documents; what is
     reported is measured on test documents, which neither has seen. Prints losses in nats a token
-    and bits per byte. The default takes about five minutes on two cores; on a GPU the default is
-    --preset gpu.
+    and bits per byte. The default takes about five minutes on two cores; on a GPU it is the preset
+    gpu.
 
     Example: beltrami run helm --data my_texts.jsonl --ablation
     """
