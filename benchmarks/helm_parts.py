@@ -1,9 +1,9 @@
 """Which parts of HELM earn their place: each alone, beside a plain Transformer, at several rates.
 
 Every system has the same sizes and sees the same tokens in the same order, sequences of one long
-text. The learning rate of each is the best of those tried. One line of JSON a training is kept, so
-that a run that was stopped goes on where it was. The tokens are made where the text is; the table
-of benchmarks/RESULTS.md is written from the kept lines.
+text. The learning rate of each is the best of those tried. A line of JSON is written for each
+training, so that a run that was stopped goes on where it was. The tokens are made where the text
+is; the table of benchmarks/RESULTS.md is written from these lines.
 
     python -m benchmarks.helm_parts prepare --data taxa --tokens build/taxa_8k.bin
     python -m benchmarks.helm_parts train --tokens build/taxa_8k.bin --device cuda
@@ -351,7 +351,7 @@ def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def render() -> int:
-    """One table a size: the best rate of each system by the seed that tried several, all seeds."""
+    """Write one table a size."""
     groups: dict[tuple[int, ...], dict[str, list[dict[str, Any]]]] = defaultdict(dict)
     lines = read(RESULTS)
     for line in lines:
@@ -361,10 +361,10 @@ def render() -> int:
     for (layers, width, tokens), systems in sorted(groups.items()):
         text.append(
             f"{layers} layers, width {width}, {tokens / 1e6:.0f} M tokens:\n\n"
-            "| system | parameters | best rate | loss, by seed | mean | loss at other rates |\n"
-            "|---|---|---|---|---|---|"
+            "| system | parameters | best rate | loss, by seed | mean | at other rates | end |\n"
+            "|---|---|---|---|---|---|---|"
         )
-        text.extend(row(name, found) for name, found in systems.items())
+        text.extend(row(name, of_system) for name, of_system in systems.items())
         text.append("")
     hardware = sorted({line["hardware"] for line in lines})
     commits = sorted({line["commit"] for line in lines})
@@ -377,18 +377,23 @@ def render() -> int:
 
 
 def row(name: str, lines: list[dict[str, Any]]) -> str:
-    """A system's row."""
+    """A system's row; its best rate is that of the lowest loss on the first seed."""
     by_rate: dict[float, list[dict[str, Any]]] = defaultdict(list)
-    for line in lines:
+    for line in sorted(lines, key=lambda line: line["seed"]):
         by_rate[line["lr"]].append(line)
-    first = {lr: min(found, key=lambda r: r["seed"])["loss"] for lr, found in by_rate.items()}
-    best = min(by_rate, key=lambda lr: (-len(by_rate[lr]), first[lr]))  # what had seeds, if any had
-    losses = [r["loss"] for r in sorted(by_rate[best], key=lambda r: r["seed"])]
-    others = ", ".join(f"{first[lr]:.3f} at {lr:g}" for lr in sorted(by_rate) if lr != best)
-    shown = ", ".join(f"{x:.3f}" for x in losses)
-    millions = lines[0]["parameters"] / 1e6
-    mean = f"{statistics.mean(losses):.3f}"
-    return f"| {name} | {millions:.2f} M | {best:g} | {shown} | {mean} | {others} |"
+    losses = {lr: [line["loss"] for line in of_rate] for lr, of_rate in by_rate.items()}
+    shown = {lr: ", ".join(f"{x:.3f}" for x in values) for lr, values in losses.items()}
+    best = min(by_rate, key=lambda lr: losses[lr][0])
+    others = "; ".join(f"{shown[lr]} at {lr:g}" for lr in sorted(by_rate) if lr != best)
+    first = by_rate[best][0]
+    curvature = first["curvatures"].get("model.curvature")
+    weights = [w for key, w in first["scales"].items() if key.endswith("log_weight")]
+    ends = [f"c {curvature:.2f}"] if curvature not in (None, 1.0) else []
+    ends += [f"w {min(weights):.2f} to {max(weights):.2f}"] if weights else []
+    return (
+        f"| {name} | {first['parameters'] / 1e6:.2f} M | {best:g} | {shown[best]} | "
+        f"{statistics.mean(losses[best]):.3f} | {others} | {', '.join(ends)} |"
+    )
 
 
 Command = (

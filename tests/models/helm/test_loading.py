@@ -243,3 +243,11 @@ def test_to_another_dtype_and_back() -> None:
     expected = logits(model, tokens())
     assert (logits(model.double(), tokens()).float() - expected).abs().max() < 1e-4
     assert logits(model.bfloat16(), tokens()).isfinite().all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lacking", ["transformers", "transformers.initialization"])
+def test_without_transformers_the_error_says_what_to_install(lacking: str) -> None:
+    code = f"import sys; sys.modules[{lacking!r}] = None; import beltrami.models.helm"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ImportError: beltrami.models.helm needs transformers 5.5 or later: pip" in run.stderr

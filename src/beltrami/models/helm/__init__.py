@@ -4,14 +4,21 @@
 >>> AutoModelForCausalLM.from_pretrained(folder).generate(...)
 """
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-)
+try:
+    from transformers import (
+        AutoConfig,
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForQuestionAnswering,
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+        initialization,  # noqa: F401  # since version 5
+    )
+except ImportError as error:
+    raise ImportError(
+        'beltrami.models.helm needs transformers 5.5 or later: pip install -U "beltrami[llm]" '
+        '"transformers>=5.5"'
+    ) from error
 
 from beltrami.models.helm.config import TENSOR_PARALLEL, HelmConfig
 from beltrami.models.helm.model import (

@@ -372,11 +372,12 @@ class HelmPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """The start of a module's own parameters; those that were loaded are left alone."""
         if isinstance(module, nn.Embedding):
-            self._init_points(module, self.config.embedding == "points")
+            points = self.config.embedding == "points"
+            self._init_rows(module, self.config.curvature if points else None)
             return
         super()._init_weights(module)
         if self.config.logits == "distance" and module is getattr(self, "lm_head", None):
-            self._init_points(module, True)
+            self._init_rows(module, self.config.logit_curvature or 1.0)
         if isinstance(module, nn.Linear) and getattr(module, "starts_at_zero", False):
             init.zeros_(module.weight)
         if isinstance(module, Curvature | Residual | WordScores):
@@ -391,16 +392,16 @@ class HelmPreTrainedModel(PreTrainedModel):
                 # 2/σ is then the scale of dot products.
                 init.constant_(parameter, math.log(2 * math.sqrt(module.score_size)))
 
-    def _init_points(self, module: nn.Embedding | nn.Linear, curved: bool) -> None:
-        """Rows whose coordinates have the standard deviation `embedding_range`."""
+    def _init_rows(self, module: nn.Embedding | nn.Linear, kappa: float | None) -> None:
+        """Rows whose coordinates have the standard deviation `embedding_range`; κ of points."""
         weight, std = module.weight, self.config.embedding_range
         if getattr(weight, "_is_hf_initialized", False):
             return
         assert std is not None
         init.normal_(weight, std=std)
-        if curved:
+        if kappa is not None:
             # A wrapped normal: the same directions, at the distances that flat vectors have.
-            c = natural_curvature(self.config.hidden_size, self.config.curvature)
+            c = natural_curvature(self.config.hidden_size, kappa)
             size = math.sqrt(c * self.config.hidden_size) * std
             weight.copy_(lorentz.exp0(math.asinh(size) / size * weight, c))
         if getattr(module, "padding_idx", None) is not None:
